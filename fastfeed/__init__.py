@@ -1,0 +1,74 @@
+"""fastfeed: small files become shards once; every epoch after that is sequential bytes, and what is broken has a name.
+
+The door is cold: importing it loads no torch, numpy or Pillow. Each public name is loaded at its first use (PEP 562).
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
+    from fastfeed.errors import (
+        DatasetError,
+        DecodeError,
+        DestinationError,
+        FastfeedError,
+        SourceError,
+        UsageError,
+        WorkerDied,
+    )
+    from fastfeed.feed.dataset import PackedDataset, open
+    from fastfeed.packer.job import PackResult, pack
+    from fastfeed.packer.unpack import UnpackResult, unpack
+    from fastfeed.packer.verify import VerifyResult, verify
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "DatasetError": "errors",
+    "DecodeError": "errors",
+    "DestinationError": "errors",
+    "FastfeedError": "errors",
+    "PackResult": "packer.job",
+    "PackedDataset": "feed.dataset",
+    "SourceError": "errors",
+    "UnpackResult": "packer.unpack",
+    "UsageError": "errors",
+    "VerifyResult": "packer.verify",
+    "WorkerDied": "errors",
+    "open": "feed.dataset",
+    "pack": "packer.job",
+    "unpack": "packer.unpack",
+    "verify": "packer.verify",
+}
+
+__all__ = [
+    "DatasetError",
+    "DecodeError",
+    "DestinationError",
+    "FastfeedError",
+    "PackResult",
+    "PackedDataset",
+    "SourceError",
+    "UnpackResult",
+    "UsageError",
+    "VerifyResult",
+    "WorkerDied",
+    "__version__",
+    "open",
+    "pack",
+    "unpack",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        msg = f"module 'fastfeed' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(f"fastfeed.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

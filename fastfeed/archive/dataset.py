@@ -1,0 +1,178 @@
+"""A packed dataset on disk: manifest and index together, opened in O(shards) and proven; where each sample lies."""
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+from fastfeed.archive import manifest, tar
+from fastfeed.archive.index import DatasetIndex, Member
+from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, MANIFEST, Group, Manifest, ShardEntry
+from fastfeed.archive.shard import SHARD_NAME, member_name
+from fastfeed.errors import IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged
+
+_MAX_MANIFEST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one member lies, proven to be inside its shard."""
+
+    shard: str
+    field: str
+    start: int
+    """First payload byte."""
+    stop: int
+    xxh3: int
+    row: int
+    """Of the index's member table."""
+
+
+class Archive:
+    """One dataset, its manifest and the head of its index proven.
+
+    Args:
+        path: The folder that holds the shards and .fastfeed.
+
+    Raises:
+        NotADataset: Nothing packed is there, or .fastfeed is lost.
+        ManifestDamaged: The manifest.
+        IndexDamaged: The index's head.
+        VersionUnsupported: Written by a later format.
+    """
+
+    def __init__(self, path: str) -> None:
+        record = read_record(path)
+        if isinstance(record, Group):
+            names = ", ".join(sorted(record.splits))
+            msg = f"this folder holds the splits {names}, not one dataset"
+            first = os.path.join(path, next(iter(sorted(record.splits)), ""))
+            raise NotADataset(msg, path=path, hint=f"Open one of them, for instance {first}.")
+        self.path = path
+        self.manifest: Manifest = record
+        self.index = DatasetIndex(os.path.join(path, FOLDER, INDEX), record.samples, record.members)
+        self.firsts = [0, *accumulate(entry.samples for entry in record.shards)]
+
+    def __len__(self) -> int:
+        return self.manifest.samples
+
+    def shard_of(self, position: int) -> ShardEntry:
+        """The shard that holds the sample at a position."""
+        return self.manifest.shards[bisect_right(self.firsts, position) - 1]
+
+    def key(self, position: int) -> str:
+        """The key of the sample at a position.
+
+        Raises:
+            IndexDamaged: The index says no ASCII name.
+        """
+        raw = self.index.keys[position]
+        if not raw.isascii():
+            msg = "a key in the index is not ASCII"
+            raise IndexDamaged(msg, path=self.index.path, sample=position, got=raw)
+        return raw.decode("ascii")
+
+    def places(self, position: int) -> Iterator[Place]:
+        """Each member of a sample, in the order in which they lie in the shard.
+
+        Raises:
+            IndexDamaged: A member lies outside its shard or names no field.
+        """
+        entry = self.shard_of(position)
+        for row in self.index.member_rows(position):
+            yield self.place(entry, position, row, self.index.member(row))
+
+    def place(self, entry: ShardEntry, position: int, row: int, member: Member) -> Place:
+        """One member's place.
+
+        Raises:
+            IndexDamaged: It lies outside its shard or names no field.
+        """
+        fields = self.manifest.fields
+        start, stop = member.offset, member.offset + member.size
+        if member.field >= len(fields) or start < tar.BLOCK_BYTES or start % tar.BLOCK_BYTES or stop > entry.size_bytes:
+            msg = "the index places a member outside its shard"
+            expected = f"field below {len(fields)}, bytes within [512, {entry.size_bytes})"
+            raise IndexDamaged(
+                msg, path=self.index.path, shard=entry.file, sample=position, start=start, stop=stop, expected=expected,
+                got=f"field {member.field}", hint="Run fastfeed verify; restore .fastfeed from a copy, or pack again.",
+            )  # fmt: skip
+        return Place(entry.file, fields[member.field], start, stop, member.xxh3, row)
+
+    def member_name(self, position: int, field: str) -> str:
+        """The member's name in the tar, for messages."""
+        return member_name(self.key(position), field)
+
+    def prove_shard_sizes(self) -> None:
+        """Stat every shard: O(shards), so that a missing or cut one is known before the first epoch, not in its midst.
+
+        Raises:
+            ShardDamaged: A shard is missing or has another size than the manifest says.
+        """
+        for entry in self.manifest.shards:
+            path = os.path.join(self.path, entry.file)
+            try:
+                size = os.stat(path).st_size
+            except OSError as error:
+                msg = f"a shard cannot be found: {error.strerror}"
+                raise ShardDamaged(msg, path=path, shard=entry.file, hint="Copy it again, or pack again.") from error
+            if size != entry.size_bytes:
+                msg = "a shard has the wrong size"
+                hint = "It was cut or changed: copy it again, or pack again."
+                raise ShardDamaged(msg, path=path, shard=entry.file, expected=f"{entry.size_bytes} bytes", got=f"{size} bytes", hint=hint)
+
+
+def read_record(path: str) -> Manifest | Group:
+    """The manifest of the dataset or of the group in a folder.
+
+    Raises:
+        NotADataset: There is none.
+        ManifestDamaged: It is damaged.
+    """
+    for name in (MANIFEST, GROUP):
+        file = os.path.join(path, FOLDER, name)
+        try:
+            with open(file, "rb") as stream:
+                raw = stream.read(_MAX_MANIFEST_BYTES)
+        except FileNotFoundError:
+            continue
+        except NotADirectoryError:
+            break
+        except OSError as error:
+            msg = f"the manifest cannot be read: {error.strerror}"
+            raise ManifestDamaged(msg, path=file) from error
+        record = manifest.decode(raw, file)
+        if isinstance(record, Group) != (name == GROUP):
+            msg = "a manifest of the wrong kind lies here"
+            raise ManifestDamaged(msg, path=file, expected="group" if name == GROUP else "dataset", got=record.kind)
+        return record
+    raise _nothing_there(path)
+
+
+def _nothing_there(path: str) -> NotADataset:
+    if not os.path.isdir(path):
+        what = "is not a folder" if os.path.exists(path) else "does not exist"
+        return NotADataset(f"{path} {what}", hint="Give the folder that fastfeed pack wrote.")
+    if os.path.isdir(os.path.join(path, FOLDER, "job")):
+        msg = "packing into this folder has not finished"
+        return NotADataset(msg, path=path, hint="Run the same fastfeed pack command again: it continues.")
+    names = sorted(os.listdir(path))
+    shards = [name for name in names if SHARD_NAME.fullmatch(name)]
+    if shards:
+        msg = f"here are shards ({shards[0]} ...) but no {FOLDER} folder with their index: it was not copied along"
+        return NotADataset(msg, path=path, hint=f"Copy {FOLDER} from where they came from (hidden: cp -r and rsync -a take it, * does not).")
+    below = [name for name in names if os.path.isdir(os.path.join(path, name, FOLDER))]
+    hint = f"Open {os.path.join(path, below[0])}." if below else "Make one with: fastfeed pack SRC DST."
+    return NotADataset("no packed dataset is in this folder", path=path, hint=hint)
+
+
+def datasets_in(path: str) -> list[str]:
+    """Folders of the datasets at a path: itself, or the splits of a group, sorted.
+
+    Raises:
+        NotADataset: Nothing packed is there.
+        ManifestDamaged: A manifest is damaged.
+    """
+    record = read_record(path)
+    return [os.path.join(path, name) for name in sorted(record.splits)] if isinstance(record, Group) else [path]

@@ -1,0 +1,221 @@
+"""The index of a dataset: what the columns of a column file mean, and numpy views of them. README.md §4.2.
+
+There is no Python object per sample: a row is looked up when it is used, and its bounds are proven then.
+"""
+
+import mmap
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfeed.archive import columns
+from fastfeed.archive.columns import BYTES, STARTS, ColumnData
+from fastfeed.errors import IndexDamaged, VersionUnsupported
+
+SAMPLE, MEMBER = "sample", "member"
+_REQUIRED = {
+    (SAMPLE, "members"): STARTS,
+    (SAMPLE, "key"): BYTES,
+    (MEMBER, "field"): "uint16",
+    (MEMBER, "offset"): "uint64",
+    (MEMBER, "size"): "uint64",
+    (MEMBER, "xxh3"): "uint64",
+}
+_OPTIONAL = {
+    (SAMPLE, "label"): "int64",
+    (MEMBER, "source"): BYTES,
+    (MEMBER, "codec"): "uint8",
+    (MEMBER, "width"): "uint32",
+    (MEMBER, "height"): "uint32",
+    (MEMBER, "orientation"): "uint8",
+    (MEMBER, "jpeg_rows"): BYTES,
+}
+
+
+class Member(NamedTuple):
+    """One member's place in its shard and its checksum."""
+
+    field: int
+    """Number into the manifest's fields."""
+    offset: int
+    """First payload byte in the shard."""
+    size: int
+    xxh3: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexData:
+    """All columns of an index to be written, row by row in storage order. Arrays are anything with a buffer."""
+
+    keys: Sequence[bytes]
+    labels: object | None
+    """int64 a sample, None without classes."""
+    members_per_sample: Iterable[int]
+    sources: Sequence[bytes]
+    """Source path a member; empty for a member that pack made itself."""
+    fields: object
+    """uint16 a member."""
+    offsets: object
+    sizes: object
+    records: dict[str, object]
+    """xxh3, codec, width, height, orientation by name, a member a row."""
+
+    def columns(self) -> list[ColumnData]:
+        """The columns in the order in which they lie in the file."""
+        listed = [
+            ColumnData(SAMPLE, "members", STARTS, (_starts(self.members_per_sample),)),
+            ColumnData(MEMBER, "field", "uint16", (self.fields,)),
+            ColumnData(MEMBER, "offset", "uint64", (self.offsets,)),
+            ColumnData(MEMBER, "size", "uint64", (self.sizes,)),
+            ColumnData(MEMBER, "xxh3", "uint64", (self.records["xxh3"],)),
+        ]
+        if self.labels is not None:
+            listed.append(ColumnData(SAMPLE, "label", "int64", (self.labels,), required=False))
+        for name in ("codec", "width", "height", "orientation"):
+            kind = _OPTIONAL[MEMBER, name]
+            listed.append(ColumnData(MEMBER, name, kind, (self.records[name],), required=False))
+        listed.append(ColumnData(SAMPLE, "key", BYTES, _strings(self.keys)))
+        listed.append(ColumnData(MEMBER, "source", BYTES, _strings(self.sources), required=False))
+        return listed
+
+
+def _starts(lengths: Iterable[int]) -> NDArray[np.uint64]:
+    return np.fromiter(accumulate(lengths, initial=0), dtype=np.uint64)
+
+
+def _strings(values: Sequence[bytes]) -> tuple[object, object]:
+    return _starts(map(len, values)), b"".join(values)
+
+
+class Strings(Sequence[bytes]):
+    """A column of byte strings, read row by row from the mapped file."""
+
+    __slots__ = ("_column", "_data", "_path", "_starts")
+
+    def __init__(self, starts: NDArray[Any], data: memoryview, column: columns.Column, path: str) -> None:
+        self._starts, self._data, self._column, self._path = starts, data, column, path
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
+        if isinstance(row, slice):
+            return [self[at] for at in range(*row.indices(len(self)))]
+        row = range(len(self))[row]
+        start, stop = int(self._starts[row]), int(self._starts[row + 1])
+        if not start <= stop <= len(self._data):
+            msg = f"row {row} of column {self._column.name} lies outside its column"
+            raise IndexDamaged(msg, path=self._path, expected=f"at most {len(self._data)}", got=f"[{start}, {stop})", hint=_HINT)
+        return bytes(self._data[start:stop])
+
+
+_HINT = "Run fastfeed verify; restore .fastfeed from a copy, or pack again."
+
+
+class DatasetIndex:
+    """An index file, its head proven, its columns mapped.
+
+    Args:
+        path: The index file.
+        samples: Rows that the manifest promises.
+        members: The same of members.
+
+    Raises:
+        IndexDamaged: The head breaks a rule, a needed column is missing, or row counts differ from the manifest's.
+        VersionUnsupported: A later format, or a required column that this release does not know.
+    """
+
+    def __init__(self, path: str, samples: int, members: int) -> None:
+        self.path = path
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            msg = f"the index cannot be opened: {error.strerror}"
+            raise IndexDamaged(msg, path=path, hint="Restore the .fastfeed folder from a copy, or pack again.") from error
+        try:
+            size = os.fstat(descriptor).st_size
+            head = os.pread(descriptor, columns.table_bytes(os.pread(descriptor, columns.HEAD.size, 0)), 0)
+            self.table = columns.read_table(head, size, path)
+            self._map = memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
+        finally:
+            os.close(descriptor)
+        self._prove(samples, members)
+        self.samples, self.members = samples, members
+        self._starts = self.array(SAMPLE, "members")
+        self._fields, self._offsets = self.array(MEMBER, "field"), self.array(MEMBER, "offset")
+        self._sizes, self._digests = self.array(MEMBER, "size"), self.array(MEMBER, "xxh3")
+        self.keys = self.strings(SAMPLE, "key")
+
+    def _prove(self, samples: int, members: int) -> None:
+        rows = {SAMPLE: samples, MEMBER: members}
+        if dict(self.table.tables) != rows:
+            msg = "the index has not the rows that the manifest promises"
+            raise IndexDamaged(msg, path=self.path, expected=rows, got=dict(self.table.tables), hint=_HINT)
+        for (table, name), kind in {**_REQUIRED, **_OPTIONAL}.items():
+            column = self.table.columns.get((table, name))
+            if column is not None and column.type != kind:
+                msg = f"column {name} of {table} has the wrong type"
+                raise IndexDamaged(msg, path=self.path, expected=kind, got=column.type, hint=_HINT)
+            if column is None and (table, name) in _REQUIRED:
+                msg = f"the index has no column {name} of {table}"
+                raise IndexDamaged(msg, path=self.path, hint=_HINT)
+        for (table, name), column in self.table.columns.items():
+            known = (table, name) in _REQUIRED or (table, name) in _OPTIONAL
+            if column.required and not known:
+                msg = f"the index needs a reader that knows column {name} of {table}"
+                raise VersionUnsupported(msg, path=self.path, hint="Install a newer fastfeed.")
+
+    def array(self, table: str, name: str) -> NDArray[Any]:
+        """A read-only view of a column of numbers (the starts of a column of variable length).
+
+        Raises:
+            KeyError: No such column.
+        """
+        column = self.table.columns[table, name]
+        start, stop = column.extents[0]
+        kind = "uint64" if column.type in {STARTS, BYTES} else column.type
+        return np.frombuffer(self._map[start:stop], dtype=np.dtype(kind).newbyteorder("<"))
+
+    def strings(self, table: str, name: str) -> Strings:
+        """A column of byte strings.
+
+        Raises:
+            KeyError: No such column.
+        """
+        column = self.table.columns[table, name]
+        start, stop = column.extents[1]
+        return Strings(self.array(table, name), self._map[start:stop], column, self.path)
+
+    def has(self, table: str, name: str) -> bool:
+        """Whether there is such a column."""
+        return (table, name) in self.table.columns
+
+    def member_rows(self, sample: int) -> range:
+        """Rows of the member table that belong to a sample.
+
+        Raises:
+            IndexDamaged: The range lies outside the member table.
+        """
+        start, stop = int(self._starts[sample]), int(self._starts[sample + 1])
+        if not start <= stop <= self.members:
+            msg = "a sample's members lie outside the index"
+            got = f"[{start}, {stop})"
+            raise IndexDamaged(msg, path=self.path, sample=sample, expected=f"at most {self.members}", got=got, hint=_HINT)
+        return range(start, stop)
+
+    def member(self, row: int) -> Member:
+        """One row of the member table; its bounds are the archive's business (archive/dataset.py)."""
+        return Member(int(self._fields[row]), int(self._offsets[row]), int(self._sizes[row]), int(self._digests[row]))
+
+    def field_numbers(self) -> NDArray[np.uint16]:
+        """The field of each member, as numbers into the manifest's fields; shape (members,)."""
+        return self._fields
+
+    def sample_starts(self) -> NDArray[np.uint64]:
+        """First member of each sample, and one more entry; shape (samples + 1,)."""
+        return self._starts

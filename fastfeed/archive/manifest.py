@@ -1,0 +1,199 @@
+"""The manifest of a dataset and of a group of datasets (splits): what belongs to it, with a digest of every file.
+
+Canonical JSON: parsed and written again it gives the same bytes, and its last promise is a sha256 over the rest. So no
+flipped bit in it goes unseen, white space included. README.md §5.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from fastfeed.archive import shard
+from fastfeed.errors import ManifestDamaged, VersionUnsupported
+
+FOLDER = ".fastfeed"
+MANIFEST, INDEX, LEFT_OUT, GROUP = "manifest.json", "index", "left-out.jsonl", "pack.json"
+VERSION = 1
+"""Of the format: what README.md describes. It stays readable by every later release."""
+WRITER = 1
+"""Of the rules by which pack lays out bytes: the same source, options and writer give the same bytes."""
+
+_Entry = TypeVar("_Entry", "OwnedFile", "ShardEntry")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_RESTORE = "Restore the .fastfeed folder from a copy, or pack again."
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedFile:
+    """A file that the dataset answers for."""
+
+    file: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """One shard."""
+
+    file: str
+    samples: int
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Everything that is O(shards) about one dataset."""
+
+    name: str
+    samples: int
+    members: int
+    source_files: int
+    source_bytes: int
+    source_digest: str
+    """sha256 over the source's list of (path, size, mtime): how a rerun knows that the source is the same."""
+    layout: str
+    """splits, classes or files: how the source was read."""
+    order: str
+    """imagefolder: position i is ImageFolder's i; source: sorted by path; shuffled: by a seed."""
+    fields: tuple[str, ...]
+    """Of all samples together, sorted; a sample need not have all."""
+    classes: tuple[str, ...] | None
+    """Class names by number (undecodable bytes as surrogate escapes); None without classes."""
+    options: Mapping[str, object]
+    """What pack was told and what decides bytes."""
+    left_out_count: int
+    index: OwnedFile
+    left_out: OwnedFile
+    shards: tuple[ShardEntry, ...]
+    version: int = VERSION
+    writer: int = WRITER
+    kind: str = "dataset"
+    digest: str = field(default="", compare=False)
+    """sha256 of the canonical JSON without this line: the dataset's digest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The splits of one pack call."""
+
+    splits: Mapping[str, str]
+    """Folder of each split -> digest of its manifest."""
+    version: int = VERSION
+    kind: str = "group"
+    digest: str = field(default="", compare=False)
+
+
+def encode(record: Manifest | Group) -> bytes:
+    """The canonical bytes, with their digest filled in."""
+    body = asdict(record)
+    del body["digest"]
+    digest = hashlib.sha256(_canonical(body)).hexdigest()
+    return _canonical({**body, "digest": digest})
+
+
+def _canonical(body: Mapping[str, object]) -> bytes:
+    return (json.dumps(body, sort_keys=True, indent=1) + "\n").encode("ascii")
+
+
+def decode(raw: bytes, path: str) -> Manifest | Group:
+    """Prove and read a manifest.
+
+    Args:
+        raw: All bytes of the file.
+        path: For messages.
+
+    Raises:
+        ManifestDamaged: Not canonical, digest differs, or a field breaks its rule.
+        VersionUnsupported: A later version of the format.
+    """
+    try:
+        body = json.loads(raw)
+        version = body["version"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        msg = f"the manifest is not the JSON that it should be: {error}"
+        raise ManifestDamaged(msg, path=path, hint=_RESTORE) from error
+    if version != VERSION:
+        msg = f"the dataset has format version {version!r}, this release reads {VERSION}"
+        raise VersionUnsupported(msg, path=path, expected=VERSION, got=version, hint="Install a newer fastfeed.")
+    digest = body.pop("digest", None)
+    right = hashlib.sha256(_canonical(body)).hexdigest()
+    if digest != right or _canonical({**body, "digest": digest}) != raw:
+        msg = "the manifest is damaged: its own digest does not fit"
+        raise ManifestDamaged(msg, path=path, start=0, stop=len(raw), expected=right, got=digest, hint=_RESTORE)
+    try:
+        return _record(body, right)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        msg = f"the manifest breaks a rule: {error}"
+        raise ManifestDamaged(msg, path=path, hint=_RESTORE) from error
+
+
+def _record(body: dict[str, Any], digest: str) -> Manifest | Group:
+    if body["kind"] == "group":
+        splits = {_split(name): _sha256(value) for name, value in body["splits"].items()}
+        return Group(**{**body, "splits": splits}, digest=digest)
+    if body["kind"] != "dataset":
+        msg = f"kind is {body['kind']!r}"
+        raise ValueError(msg)
+    shards = tuple(_checked(ShardEntry(**entry)) for entry in body["shards"])
+    classes = body["classes"]
+    if classes is not None and (not all(isinstance(c, str) for c in classes) or len(set(classes)) != len(classes)):
+        msg = "classes are not distinct names"
+        raise ValueError(msg)
+    manifest = Manifest(
+        **{
+            **body, "shards": shards, "index": _checked(OwnedFile(**body["index"])),
+            "left_out": _checked(OwnedFile(**body["left_out"])), "fields": _fields(body["fields"]),
+            "classes": None if classes is None else tuple(classes),
+        },
+        digest=digest,
+    )  # fmt: skip
+    _prove(manifest)
+    return manifest
+
+
+def _prove(manifest: Manifest) -> None:
+    if manifest.samples != sum(entry.samples for entry in manifest.shards):
+        msg = f"{manifest.samples} samples, but the shards sum up to {sum(e.samples for e in manifest.shards)}"
+        raise ValueError(msg)
+    names = [shard.shard_file(manifest.name, number) for number in range(len(manifest.shards))]
+    if [entry.file for entry in manifest.shards] != names:
+        msg = f"the shards are not called {manifest.name}-000000.tar and so on"
+        raise ValueError(msg)
+    if (manifest.index.file, manifest.left_out.file) != (INDEX, LEFT_OUT):
+        msg = f"index and list of left-out files are not called {INDEX} and {LEFT_OUT}"
+        raise ValueError(msg)
+
+
+def _checked(entry: _Entry) -> _Entry:
+    _sha256(entry.sha256)
+    counts = (entry.size_bytes, entry.samples) if isinstance(entry, ShardEntry) else (entry.size_bytes,)
+    if not all(isinstance(count, int) and count >= 0 for count in counts):
+        msg = f"{entry.file!r} has sizes {counts}"
+        raise ValueError(msg)
+    return entry
+
+
+def _fields(names: Sequence[str]) -> tuple[str, ...]:
+    if not all(shard.LEGAL_FIELD.fullmatch(name) for name in names) or sorted(set(names)) != list(names):
+        msg = f"fields are {names!r}"
+        raise ValueError(msg)
+    return tuple(names)
+
+
+def _split(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
+        msg = f"a split is called {name!r}"
+        raise ValueError(msg)
+    return name
+
+
+def _sha256(value: object) -> str:
+    if not isinstance(value, str) or not _SHA256.fullmatch(value):
+        msg = f"{value!r} is not a sha256"
+        raise ValueError(msg)
+    return value

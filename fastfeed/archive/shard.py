@@ -1,0 +1,55 @@
+"""Names of shards, keys and fields; which are legal, and why a member's bytes are believed. README.md §2 and §3."""
+
+import re
+
+import xxhash
+
+from fastfeed.archive import tar
+from fastfeed.errors import ShardDamaged
+
+SUFFIX = ".tar"
+MAX_FIELD_BYTES = 32
+_PART = r"(?!__)[A-Za-z0-9_+@=,~%^!#()-]+"
+LEGAL_KEY = re.compile(rf"{_PART}(?:/{_PART})*")
+"""Printable ASCII without blank, dot or semicolon; no part is empty or begins with a dot or two underscores."""
+LEGAL_FIELD = re.compile(r"[a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*")
+SHARD_NAME = re.compile(r"([A-Za-z0-9_-]{1,60})-(\d{6,})\.tar")
+CLASS_FIELD = "cls"
+
+
+def shard_file(name: str, number: int) -> str:
+    """("train", 3) -> "train-000003.tar"."""
+    return f"{name}-{number:06d}{SUFFIX}"
+
+
+def member_name(key: str, field: str) -> str:
+    """("cat/001", "jpg") -> "cat/001.jpg"."""
+    return f"{key}.{field}"
+
+
+def digest(data: bytes | bytearray | memoryview) -> int:
+    """The checksum of a member's payload: xxh3-64."""
+    return xxhash.xxh3_64_intdigest(data)
+
+
+def check_header(block: bytes, member: str, size_bytes: int, **where: object) -> None:
+    """Prove that a member's header block is the one that its name and size give.
+
+    Args:
+        block: 512 bytes.
+        member: Name, ascii.
+        size_bytes: Of the payload.
+        **where: Facts for the error: shard, sample, key, start (of the block).
+
+    Raises:
+        ShardDamaged: It is not.
+    """
+    right = tar.header(member.encode(), size_bytes)
+    if block != right:
+        first = next((at for at, (got, want) in enumerate(zip(block, right, strict=False)) if got != want), len(block))
+        msg = f"the tar header of a member is damaged at its byte {first}"
+        expected, got = right[first : first + 16].hex(), bytes(block[first : first + 16]).hex()
+        raise ShardDamaged(msg, member=member, expected=expected, got=got, hint=RESTORE, **where)  # type: ignore[arg-type]
+
+
+RESTORE = "Run fastfeed verify to see all damage; restore the shard from a copy, or pack it again."

@@ -1,0 +1,62 @@
+"""USTAR, written so that every reader of the field opens it, and read back without mercy.
+
+A shard holds regular files only: for each member a header block, the payload, zeros up to the next block; then two zero
+blocks and zeros up to a multiple of 10,240. Given name and size, a header has exactly one form, so checking one is
+comparing 512 bytes. Source: POSIX.1-1988 ustar interchange format; the choices within it are README.md §2.
+"""
+
+BLOCK_BYTES = 512
+RECORD_BYTES = 10240
+MAX_NAME_BYTES = 100
+MAX_MEMBER_BYTES = 8**11 - 1
+"""Eleven octal digits: 8 GiB - 1. Beyond it other readers misread the size."""
+
+_ZEROS = bytes(RECORD_BYTES)
+_OWNERS = b"0000444\0" + b"0000000\0" * 2  # mode, uid, gid
+_MTIME = b"00000000000\0"
+_TAIL = b"0" + bytes(100) + b"ustar\0" + b"00" + bytes(64) + b"0000000\0" * 2 + bytes(155 + 12)
+_SPACES = b" " * 8  # the checksum counts its own field as blanks
+_FIXED_SUM = sum(_OWNERS) + sum(_MTIME) + sum(_SPACES) + sum(_TAIL)
+
+
+def header(name: bytes, size_bytes: int) -> bytes:
+    """The 512 bytes before a member's payload.
+
+    Args:
+        name: At most 100 bytes.
+        size_bytes: At most MAX_MEMBER_BYTES.
+
+    Raises:
+        ValueError: Name or size does not fit its field.
+    """
+    if not 0 < len(name) <= MAX_NAME_BYTES or not 0 <= size_bytes <= MAX_MEMBER_BYTES:
+        msg = f"no USTAR header for a name of {len(name)} bytes and a size of {size_bytes}"
+        raise ValueError(msg)
+    size = b"%011o\0" % size_bytes
+    checksum = b"%06o\0 " % (_FIXED_SUM + sum(name) + sum(size))
+    return b"%b%b%b%b%b%b" % (name.ljust(100, b"\0"), _OWNERS, size, _MTIME, checksum, _TAIL)
+
+
+def padding_bytes(size_bytes: int) -> int:
+    """Zeros between a payload's end and the next block."""
+    return -size_bytes % BLOCK_BYTES
+
+
+def padding(size_bytes: int) -> bytes:
+    """Those zeros."""
+    return _ZEROS[: -size_bytes % BLOCK_BYTES]
+
+
+def span_bytes(size_bytes: int) -> int:
+    """What a member takes in the archive: header, payload, padding."""
+    return BLOCK_BYTES + size_bytes + (-size_bytes % BLOCK_BYTES)
+
+
+def trailer_bytes(members_bytes: int) -> int:
+    """What ends an archive whose members take members_bytes: two zero blocks, then zeros up to a whole record."""
+    return 2 * BLOCK_BYTES + -(members_bytes + 2 * BLOCK_BYTES) % RECORD_BYTES
+
+
+def trailer(members_bytes: int) -> bytes:
+    """Those zeros; at most 11,264."""
+    return bytes(trailer_bytes(members_bytes))

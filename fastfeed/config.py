@@ -1,0 +1,86 @@
+"""Frozen configurations that prove themselves, and the only reading of the environment."""
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypedDict, get_args
+
+from fastfeed.errors import UsageError
+
+Layout = Literal["auto", "splits", "classes", "files"]
+Group = Literal["auto", "stem", "none"]
+ClassMap = Literal["equal", "union"]
+OnError = Literal["stop", "skip"]
+
+DEFAULT_SHARD_BYTES = 512 << 20
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackConfig:
+    """What decides the bytes of a packed dataset, besides the source. The number of workers does not."""
+
+    shard_bytes: int = DEFAULT_SHARD_BYTES
+    """Target of source bytes a shard; shards = ceil(source bytes / target)."""
+    shards: int | None = None
+    """Exactly this many shards for each dataset, instead of a target."""
+    samples_per_shard: int | None = None
+    """At most this many samples a shard, instead of a target."""
+    shuffle: int | None = None
+    """Seed of the order in which samples are stored; None keeps the source's order."""
+    layout: Layout = "auto"
+    """How folders are read: splits (train/ val/), classes (ImageFolder), files (flat or nested, no classes)."""
+    group: Group = "auto"
+    """Which files make a sample: those that share a stem, or each its own."""
+    class_map: ClassMap = "equal"
+    """equal: splits must have the same classes; union: one map over all of them."""
+    write_cls: bool = True
+    """Write NAME.cls with the class number beside each sample, for readers that know no index."""
+    name: str | None = None
+    """Stem of the shard names; None takes it from the source folder or the split."""
+    limit: int | None = None
+    """Only the first N samples of each dataset."""
+    on_error: OnError = "stop"
+    """What an unreadable source file does: stop the run, or leave its sample out and record it."""
+
+    def __post_init__(self) -> None:
+        for field, choices in (("layout", Layout), ("group", Group), ("class_map", ClassMap), ("on_error", OnError)):
+            if getattr(self, field) not in get_args(choices):
+                msg = f"{field} is one of {', '.join(get_args(choices))}"
+                raise UsageError(msg, got=repr(getattr(self, field)))
+        for field in ("shard_bytes", "shards", "samples_per_shard", "limit"):
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                msg = f"{field} counts from 1"
+                raise UsageError(msg, got=value)
+        if self.shards is not None and self.samples_per_shard is not None:
+            msg = "shards and samples_per_shard exclude each other"
+            raise UsageError(msg, hint="Give one of them.")
+        if self.name is not None and not _NAME.fullmatch(self.name):
+            msg = "a shard name is 1 to 60 letters, digits, - and _"
+            raise UsageError(msg, got=repr(self.name), hint="A dot or a blank in it breaks other readers.")
+
+
+class PackOptions(TypedDict, total=False):
+    """PackConfig's fields as keyword arguments."""
+
+    shard_bytes: int
+    shards: int | None
+    samples_per_shard: int | None
+    shuffle: int | None
+    layout: Layout
+    group: Group
+    class_map: ClassMap
+    write_cls: bool
+    name: str | None
+    limit: int | None
+    on_error: OnError
+
+
+def worker_environment() -> dict[str, str]:
+    """The environment for a worker process: this one's, with this very package importable and nothing on stdin decoded."""
+    here = str(Path(__file__).parent.parent)
+    paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": str(int(sys.dont_write_bytecode) or "")}

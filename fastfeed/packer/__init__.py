@@ -1,0 +1,1 @@
+"""From files to shards and back: scan, plan, write, verify, unpack."""

@@ -1,0 +1,134 @@
+"""Worker processes: hands them orders, hears them, and lets none of them pass away unnoticed.
+
+They are started with subprocess, not multiprocessing: no main guard is needed, nothing is inherited from a program that
+has threads or CUDA, and nothing is pickled.
+"""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import IO, Any
+
+from fastfeed.config import worker_environment
+from fastfeed.errors import WorkerDied
+from fastfeed.packer.worker import Order
+
+_TAIL_BYTES = 4000
+
+
+class _Worker:
+    """One process, the order that it has, and what it said."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "fastfeed.packer.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=worker_environment(), process_group=0,
+        )  # fmt: skip
+        self.order: Order | None = None
+        self.unread, self.complaint = b"", b""
+
+    def pipe(self, name: str) -> IO[bytes]:
+        pipe: IO[bytes] | None = getattr(self.process, name)
+        assert pipe is not None
+        return pipe
+
+    def give(self, order: Order) -> None:
+        self.order = order
+        try:
+            self.pipe("stdin").write(order.encode())
+            self.pipe("stdin").flush()
+        except BrokenPipeError:
+            return  # it is dead: its closed stdout says so, and end() tells why
+
+
+class Crew:
+    """A fixed number of workers.
+
+    Args:
+        count: How many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._workers: list[_Worker] = []
+        self._selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> "Crew":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.wait()
+            for name in ("stdin", "stdout", "stderr"):
+                try:
+                    worker.pipe(name).close()
+                except BrokenPipeError:
+                    continue  # an order was still in the pipe of a dead worker
+        self._selector.close()
+
+    def run(self, orders: Iterator[Order], hear: Callable[[dict[str, Any]], None]) -> None:
+        """Have every order carried out.
+
+        Args:
+            orders: Taken one by one as workers come free.
+            hear: Called with each event: progress, done, inputs, disk. What it raises ends the run.
+
+        Raises:
+            WorkerDied: A worker ended before it was told to; the message names the inputs that it had.
+        """
+        for _, order in zip(range(self.count), orders, strict=False):  # in this order: zip must not take one too many
+            worker = _Worker()
+            self._workers.append(worker)
+            self._selector.register(worker.pipe("stdout"), selectors.EVENT_READ, (worker, "stdout"))
+            self._selector.register(worker.pipe("stderr"), selectors.EVENT_READ, (worker, "stderr"))
+            worker.give(order)
+        while any(worker.order for worker in self._workers):
+            for key, _ in self._selector.select():
+                worker, name = key.data
+                data = os.read(key.fd, 1 << 16)
+                if name == "stderr":
+                    worker.complaint = (worker.complaint + data)[-_TAIL_BYTES:]
+                    if not data:
+                        self._selector.unregister(key.fileobj)
+                elif data:
+                    self._listen(worker, data, orders, hear)
+                else:
+                    raise _end(worker)
+
+    def _listen(self, worker: _Worker, data: bytes, orders: Iterator[Order], hear: Callable[[dict[str, Any]], None]) -> None:
+        *lines, worker.unread = (worker.unread + data).split(b"\n")
+        for line in lines:
+            event = json.loads(line)
+            if event["event"] != "progress":
+                worker.order = None
+            hear(event)
+            if worker.order is None:
+                following = next(orders, None)
+                if following is not None:
+                    worker.give(following)
+
+
+def _end(worker: _Worker) -> WorkerDied:
+    """Why a worker is gone, with the inputs that it had."""
+    code = worker.process.wait()
+    rest = worker.pipe("stderr").read()
+    complaint = (worker.complaint + rest).decode(errors="replace").strip()
+    if code < 0:
+        how = f"was killed by {signal.Signals(-code).name}"
+        hint = "The kernel kills so when memory runs out: try fewer --workers. " if code == -signal.SIGKILL else ""
+    else:
+        how, hint = f"ended with exit code {code}", ""
+    order = worker.order
+    assert order is not None
+    files = [path for path in order.paths if path is not None]
+    inputs = f"{len(files)} inputs from {files[0]!r} to {files[-1]!r}" if files else "no inputs"
+    msg = f"a worker process {how} while it packed {inputs}" + (f": {complaint}" if complaint else "")
+    hint += "Nothing is lost: run the same command again, it continues with this shard."
+    return WorkerDied(msg, shard=os.path.basename(order.target), hint=hint)

@@ -1,0 +1,284 @@
+"""A pack job from end to end: scan, plan, write (or continue), publish."""
+
+import hashlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Unpack
+
+from fastfeed.archive.dataset import read_record
+from fastfeed.archive.manifest import WRITER, Group, Manifest
+from fastfeed.config import PackConfig, PackOptions
+from fastfeed.errors import DestinationOccupied, NotADataset, SourceChanged, SourceUnreadable, UsageError
+from fastfeed.machine import free_bytes
+from fastfeed.packer.journal import Journal
+from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
+from fastfeed.packer.scan import LeftOut, Listing, scan
+from fastfeed.packer.writing import Job, Writing, disk_error, worker_count
+from fastfeed.sample import SkipList, printable
+from fastfeed.trace import QUIET, Progress
+from fastfeed.units import format_count
+
+_ROUNDS = 20
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetResult:
+    """One packed (or planned) dataset."""
+
+    split: str
+    name: str
+    path: str
+    samples: int
+    shards: int
+    size_bytes: int
+    """Of its shards."""
+    source_files: int
+    source_bytes: int
+    fields: tuple[str, ...]
+    classes: int | None
+    order: str
+    digest: str | None
+    """The dataset's digest; None for a plan."""
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackResult:
+    """What pack did, or with dry_run would do."""
+
+    destination: str
+    datasets: tuple[DatasetResult, ...]
+    left_out: tuple[LeftOut, ...]
+    """Everything in the source that is not packed, with why."""
+    skipped: int
+    """How many of those could not be read (only with on_error="skip")."""
+    limited: int
+    notes: tuple[str, ...]
+    workers: int
+    workers_why: str
+    shards_written: int
+    shards_kept: int
+    """Finished by an earlier run."""
+    already_packed: bool
+    dry_run: bool
+    needs_bytes: int
+    free_bytes: int
+    seconds: float
+
+
+def pack(  # noqa: PLR0913 - each is an option of the command
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    exclude: str | SkipList | None = None,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    trust_scan: bool = False,
+    progress: Progress = QUIET,
+    **options: Unpack[PackOptions],
+) -> PackResult:
+    """Pack a folder into shards. A call that was interrupted continues; one that is done is found to be done.
+
+    Args:
+        source: A folder: a class a folder, train/ val/ of those, or files that share a stem.
+        destination: A folder that is new, empty, or holds an unfinished or finished pack of the same source.
+        workers: Processes; by default the usable processors, at most one a shard. The bytes do not depend on it.
+        exclude: A skip list (JSONL file) of samples to leave out.
+        overwrite: Replace what an earlier pack wrote there.
+        dry_run: Only plan.
+        trust_scan: Continue with the kept scan and do not walk the source again; each file is still checked when read.
+        progress: Hears how far it is.
+        **options: Fields of fastfeed.config.PackConfig.
+
+    Raises:
+        UsageError: An option is wrong.
+        SourceError: Source files are unreadable, ambiguous, or changed.
+        DestinationError: The destination is busy, occupied or full.
+        WorkerDied: A worker was killed; the next call continues.
+    """
+    began = time.monotonic()
+    config = PackConfig(**options)
+    if workers is not None and workers < 1:
+        msg = "workers counts from 1"
+        raise UsageError(msg, got=workers)
+    root, target = os.path.abspath(os.fsdecode(source)), os.path.abspath(os.fsdecode(destination))
+    _refuse_overlap(root, target)
+    skip = SkipList.read(exclude) if isinstance(exclude, str) else exclude or SkipList()
+    job = Job(root, target, config, skip, _identity(config, skip, root), workers, progress)
+    if dry_run:
+        listing = scan(root, progress)
+        return _result(job, _plan(job, listing, {}), began, dry_run=True)
+    journal = Journal(target)
+    try:
+        if overwrite:
+            journal.clear()
+            os.makedirs(target, exist_ok=True)
+        return _run(job, journal, trust_scan=trust_scan, began=began)
+    except OSError as error:
+        raise disk_error(f"{error.filename or target}: {error.strerror}", error.errno, target) from error
+    finally:
+        journal.close()
+
+
+def _refuse_overlap(source: str, destination: str) -> None:
+    real_source, real_target = os.path.realpath(source), os.path.realpath(destination)
+    if os.path.commonpath([real_source, real_target]) in {real_source, real_target}:
+        msg = "source and destination lie within each other"
+        raise UsageError(msg, path=destination, hint="Choose a destination outside of the source.")
+
+
+def _identity(config: PackConfig, skip: SkipList, root: str) -> dict[str, object]:
+    """All that decides bytes besides the source's files: a rerun must find it equal."""
+    options: dict[str, object] = {**asdict(config), "name": config.name or os.path.basename(root) or "data"}
+    entries = "\n".join(sorted(entry.to_json() for entry in skip.entries))
+    options["exclude"] = hashlib.sha256(entries.encode()).hexdigest()[:16] if entries else None
+    return {"writer": WRITER, "options": options}
+
+
+def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
+    plan = make_plan(listing, job.config, os.path.basename(job.source), job.exclude, failed)
+    packed = sum(dataset.source_files for dataset in plan.datasets)
+    known = {item.source for items in plan.left_out.values() for item in items}
+    missing = len(listing) - packed - plan.limited - sum(path in known for path in listing.paths())
+    if missing:
+        msg = f"the plan loses {format_count(missing, 'file')}: this is a fault of fastfeed, please report it"
+        raise SourceChanged(msg, path=job.source, expected=len(listing), got=len(listing) - missing)
+    return plan
+
+
+def _run(job: Job, journal: Journal, *, trust_scan: bool, began: float) -> PackResult:
+    done = _published(job)
+    kept = journal.kept_listing()
+    listing = kept if trust_scan and kept is not None else scan(job.source, job.progress)
+    if done is not None:
+        _compare_published(job, done, listing)
+        plan = _plan(job, listing, _failed_before(journal))
+        journal.finish()
+        return _result(job, plan, began, manifests=done, already_packed=True)
+    _compare_job(journal, job, kept, listing)
+    if kept is None:
+        journal.begin(job.identity, listing)
+    failed = _failed_before(journal)
+    for _ in range(_ROUNDS):
+        plan = _plan(job, listing, failed)
+        journal.plan_is(plan)
+        writing = Writing(job, journal, plan, listing)
+        writing.run()
+        if not writing.failed:
+            break
+        failed = {**failed, **writing.failed}
+        journal.write("failed.json", failed)
+    else:
+        msg = f"source files keep failing after {_ROUNDS} rounds"
+        raise SourceUnreadable(msg, path=job.source, hint="The disk may be dying: copy the source first.")
+    manifests = writing.publish()
+    journal.finish()
+    return _result(job, plan, began, manifests=manifests, writing=writing)
+
+
+def _failed_before(journal: Journal) -> dict[str, str]:
+    return {str(path): str(why) for path, why in (journal.read("failed.json") or {}).items()}
+
+
+def _published(job: Job) -> dict[str, Manifest] | None:
+    """The manifests of a finished pack at the destination, None where there is none."""
+    try:
+        record = read_record(job.destination)
+    except NotADataset:
+        return None
+    if not isinstance(record, Group):
+        return {"": record}
+    found = {}
+    for split in record.splits:
+        below = read_record(os.path.join(job.destination, split))
+        assert isinstance(below, Manifest)
+        found[split] = below
+    return found
+
+
+def _compare_published(job: Job, done: Mapping[str, Manifest], listing: Listing) -> None:
+    """A finished pack is left alone if it is this one.
+
+    Raises:
+        DestinationOccupied: It was made with other options.
+        SourceChanged: The source is not what it was.
+    """
+    for manifest in done.values():
+        _compare_options(job, {"writer": manifest.writer, "options": dict(manifest.options)}, "a finished pack")
+        if manifest.source_digest != listing.digest():
+            msg = "the source has changed since it was packed (files came, went, grew or were touched)"
+            hint = "Pack into another folder, or replace the old pack with --overwrite."
+            raise SourceChanged(msg, path=job.source, expected=manifest.source_digest[:16], got=listing.digest()[:16], hint=hint)
+
+
+def _compare_options(job: Job, before: Mapping[str, Any], what: str) -> None:
+    if before.get("writer") != WRITER:
+        msg = f"{what} by another version of the writer is there"
+        raise DestinationOccupied(msg, path=job.destination, expected=WRITER, got=before.get("writer"), hint="Use --overwrite to pack anew.")
+    then, now = before["options"], dict(job.identity["options"])  # type: ignore[call-overload]
+    differing = sorted(name for name in now if then.get(name) != now[name])
+    if differing:
+        msg = f"{what} with other options is there ({', '.join(differing)})"
+        hint = "Give the same options to continue, choose another folder, or use --overwrite to pack anew."
+        expected, got = ({name: side.get(name) for name in differing} for side in (then, now))
+        raise DestinationOccupied(msg, path=job.destination, expected=expected, got=got, hint=hint)
+
+
+def _compare_job(journal: Journal, job: Job, kept: Listing | None, listing: Listing) -> None:
+    """An unfinished job is continued if source and options are what they were.
+
+    Raises:
+        DestinationOccupied: Other options.
+        SourceChanged: Another list, size or mtime.
+    """
+    before = journal.read("job.json")
+    if before is not None:
+        _compare_options(job, before, "an unfinished pack")
+    if kept is None or kept is listing or kept.digest() == listing.digest():
+        return
+    changes = _changes(kept, listing)
+    msg = f"the source has changed since this pack began: {'; '.join(changes[:_SHOWN])}" + ("; ..." if len(changes) > _SHOWN else "")
+    hint = "Undo the change to continue, or start anew with --overwrite."
+    raise SourceChanged(msg, path=job.source, hint=hint)
+
+
+def _changes(before: Listing, now: Listing) -> list[str]:
+    was, is_ = (dict(zip(side.paths(), zip(side.sizes, side.mtimes_ns, strict=True), strict=True)) for side in (before, now))
+    found = [f"{printable(path)} is gone" for path in was if path not in is_]
+    found += [f"{printable(path)} is new" for path in is_ if path not in was]
+    for path in was:
+        if path in is_ and was[path] != is_[path]:
+            what = f"had {was[path][0]} bytes and has {is_[path][0]}" if was[path][0] != is_[path][0] else "was touched (mtime)"
+            found.append(f"{printable(path)} {what}")
+    return found
+
+
+def _result(  # noqa: PLR0913 - one record from its parts
+    job: Job, plan: PackPlan, began: float, *, manifests: Mapping[str, Manifest] | None = None,
+    writing: Writing | None = None, already_packed: bool = False, dry_run: bool = False,
+) -> PackResult:  # fmt: skip
+    shards = sum(len(dataset.shards) for dataset in plan.datasets)
+    workers, why = worker_count(job.workers, shards)
+    left_out = tuple(item for items in plan.left_out.values() for item in items)
+    return PackResult(
+        destination=job.destination,
+        datasets=tuple(_dataset_result(job, dataset, (manifests or {}).get(dataset.split)) for dataset in plan.datasets),
+        left_out=left_out, skipped=sum(item.kind == "unreadable" for item in left_out), limited=plan.limited,
+        notes=plan.notes, workers=workers, workers_why=why, shards_written=writing.written if writing else 0,
+        shards_kept=shards - (writing.written if writing else 0) if manifests else 0, already_packed=already_packed,
+        dry_run=dry_run, needs_bytes=plan.size_bytes, free_bytes=free_bytes(job.destination),
+        seconds=time.monotonic() - began,
+    )  # fmt: skip
+
+
+def _dataset_result(job: Job, plan: DatasetPlan, manifest: Manifest | None) -> DatasetResult:
+    return DatasetResult(
+        split=plan.split, name=plan.name, path=os.path.join(job.destination, plan.split) if plan.split else job.destination,
+        samples=len(plan.keys), shards=len(plan.shards), size_bytes=plan.size_bytes, source_files=plan.source_files,
+        source_bytes=plan.source_bytes, fields=plan.fields, classes=None if plan.classes is None else len(plan.classes),
+        order=plan.order, digest=manifest.digest if manifest else None, why=plan.why,
+    )  # fmt: skip

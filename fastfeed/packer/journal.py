@@ -1,0 +1,190 @@
+"""The memory of a pack job: lock, options, kept scan, records of finished shards. It lives in DST/.fastfeed/job.
+
+The folder is there from the first byte until the manifest is published; it is what a rerun continues from.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from fastfeed.archive.dataset import read_record
+from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group
+from fastfeed.archive.shard import shard_file
+from fastfeed.errors import DatasetError, DestinationBusy, DestinationError, DestinationOccupied, NotADataset
+from fastfeed.packer.plan import PackPlan
+from fastfeed.packer.scan import Listing
+from fastfeed.packer.worker import publish, remove, sync_folder
+
+_LOCK_WAIT_SECONDS = 2.0
+"""A killed run's workers die within milliseconds; a run that lives longer than this is another run."""
+_OWNED = (MANIFEST, GROUP, INDEX, LEFT_OUT)
+
+
+class Journal:
+    """The job's folder, locked by this process.
+
+    Args:
+        destination: DST; created where it is missing.
+
+    Raises:
+        DestinationOccupied: Something else than fastfeed's is there.
+        DestinationBusy: Another process packs into it.
+        DestinationError: It cannot be made.
+    """
+
+    def __init__(self, destination: str) -> None:
+        self.destination = destination
+        self.folder = os.path.join(destination, FOLDER, "job")
+        _refuse_foreign(destination)
+        try:
+            self._lock = self._take_lock()
+        except OSError as error:
+            msg = f"the destination cannot be made: {error.strerror}"
+            raise DestinationError(msg, path=error.filename or destination) from error
+        for name in os.listdir(self.folder):
+            if name.endswith(".part"):
+                remove(os.path.join(self.folder, name))
+
+    def _take_lock(self) -> int:
+        deadline = time.monotonic() + _LOCK_WAIT_SECONDS
+        path = os.path.join(self.folder, "lock")
+        while True:
+            os.makedirs(self.folder, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                owner = os.pread(descriptor, 200, 0).decode(errors="replace")
+                os.close(descriptor)
+                if time.monotonic() > deadline:
+                    msg = f"another fastfeed pack is writing there ({owner})"
+                    hint = "Wait until it is done, or choose another destination."
+                    raise DestinationBusy(msg, path=self.destination, hint=hint) from None
+                time.sleep(0.05)
+                continue
+            if _still(descriptor, path):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+                return descriptor
+            os.close(descriptor)  # the run that held it finished and removed it
+
+    def close(self) -> None:
+        """Release the lock; leave what a rerun continues from."""
+        for name in os.listdir(self.folder) if os.path.isdir(self.folder) else ():
+            if name.endswith(".part"):
+                remove(os.path.join(self.folder, name))
+        os.close(self._lock)
+
+    def path(self, name: str) -> str:
+        """A file of the job's folder."""
+        return os.path.join(self.folder, name)
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """A JSON file of the job's folder; None where there is none."""
+        try:
+            with open(self.path(name), encoding="utf-8") as file:
+                found: dict[str, Any] = json.load(file)
+                return found
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: Mapping[str, object] | bytes) -> None:
+        """A file of the job's folder, whole or not at all."""
+        raw = content if isinstance(content, bytes) else json.dumps(content).encode()
+        publish(self.path(name + ".part"), self.path(name), lambda file: file.write(raw))
+
+    def kept_listing(self) -> Listing | None:
+        """The scan of an earlier run; None where there is none."""
+        try:
+            with open(self.path("scan"), "rb") as file:
+                return Listing.load(file.read(), self.path("scan"))
+        except FileNotFoundError:
+            return None
+
+    def begin(self, identity: Mapping[str, object], listing: Listing) -> None:
+        """Keep what a rerun must find equal."""
+        self.write("scan", listing.save())
+        self.write("job.json", identity)
+
+    def plan_is(self, plan: PackPlan) -> None:
+        """Keep the names of the shards to come, so that --overwrite knows what is ours."""
+        self.write("shards.json", {"shards": [[d.split, d.name, len(d.shards)] for d in plan.datasets]})
+
+    def finish(self) -> None:
+        """The manifest is published: the job is forgotten."""
+        shutil.rmtree(self.folder)
+        sync_folder(os.path.dirname(self.folder))
+
+    def clear(self) -> None:
+        """Remove what an earlier pack wrote here, manifests first, and nothing else.
+
+        Raises:
+            DestinationOccupied: It cannot be told what that is.
+        """
+        shards = self._owned_shards()
+        folders = sorted({self.destination, *(os.path.dirname(path) for path in shards)}, reverse=True)
+        for folder in folders:
+            for name in _OWNED:
+                remove(os.path.join(folder, FOLDER, name))
+        for path in shards:
+            remove(path)
+        for name in os.listdir(self.folder):
+            if name != "lock":
+                remove(self.path(name))
+        for folder in folders:
+            _remove_if_empty(os.path.join(folder, FOLDER))
+            _remove_if_empty(folder)
+
+    def _owned_shards(self) -> list[str]:
+        planned = self.read("shards.json")
+        listed: list[tuple[str, str, int]] = [tuple(entry) for entry in planned["shards"]] if planned else []
+        try:
+            listed.extend(_published(self.destination))
+        except NotADataset:
+            pass  # nothing was published here yet: the plan names all that can be there
+        except DatasetError as error:
+            if not planned:
+                msg = f"the manifest there is damaged, so it is not known which files are fastfeed's: {error}"
+                raise DestinationOccupied(msg, path=self.destination, hint="Remove the folder by hand.") from error
+        return [os.path.join(self.destination, split, shard_file(name, at)) for split, name, count in listed for at in range(count)]
+
+
+def _published(destination: str) -> list[tuple[str, str, int]]:
+    """(split, name, shards) of what is published at a destination."""
+    record = read_record(destination)
+    if not isinstance(record, Group):
+        return [("", record.name, len(record.shards))]
+    found = []
+    for split in record.splits:
+        below = read_record(os.path.join(destination, split))
+        if not isinstance(below, Group):
+            found.append((split, below.name, len(below.shards)))
+    return found
+
+
+def _refuse_foreign(destination: str) -> None:
+    if os.path.exists(destination) and not os.path.isdir(destination):
+        msg = "the destination is a file"
+        raise DestinationOccupied(msg, path=destination, hint="Name a folder that is new or empty.")
+    if os.path.isdir(destination) and os.listdir(destination) and not os.path.isdir(os.path.join(destination, FOLDER)):
+        msg = "the destination holds other files, and fastfeed shares a folder with nobody"
+        raise DestinationOccupied(msg, path=destination, hint="Name a folder that is new or empty.")
+
+
+def _still(descriptor: int, path: str) -> bool:
+    """Whether a path still names the open file."""
+    try:
+        there, here = os.stat(path), os.fstat(descriptor)
+    except FileNotFoundError:
+        return False
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+
+def _remove_if_empty(folder: str) -> None:
+    if os.path.isdir(folder) and not os.listdir(folder):
+        os.rmdir(folder)

@@ -1,0 +1,302 @@
+"""How a listing is read: splits, classes, files; which files make a sample; each decision with its reason. Pure functions."""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from fastfeed.config import PackConfig
+from fastfeed.errors import SourceAmbiguous, SourceUnreadable
+from fastfeed.media import Codec
+from fastfeed.packer.names import (
+    IMAGEFOLDER_EXTENSIONS,
+    FileName,
+    Grouped,
+    compound_field,
+    group,
+    is_image_field,
+    split_name,
+)
+from fastfeed.packer.scan import NOT_SNIFFED, LeftOut, Listing
+from fastfeed.sample import printable
+from fastfeed.units import format_count
+
+SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval", "unlabeled"})
+PARALLEL_NAMES = frozenset({
+    "images", "image", "imgs", "img", "jpegimages", "labels", "label", "masks", "mask", "annotations", "annotation",
+    "segmentation", "captions", "texts", "audio", "depth",
+})  # fmt: skip
+_CONTENT_FIELDS: dict[int, str] = {
+    Codec.JPEG: "jpg", Codec.PNG: "png", Codec.GIF: "gif", Codec.BMP: "bmp", Codec.WEBP: "webp", Codec.TIFF: "tiff",
+    Codec.AVIF: "avif", Codec.HEIF: "heic", Codec.JPEG2000: "jp2", Codec.JPEGXL: "jxl", Codec.PNM: "ppm", Codec.ICO: "ico",
+}  # fmt: skip
+_STRAY_SHARE = 0.1
+"""Files beside class folders are stray (a README, a list) up to this share of all; more is a layout that we do not know."""
+_FIELD_SHARE = 0.05
+"""A word after a dot in the stem ("mask" of 0001.mask.png) is part of the field from this share of all files on."""
+_SHOWN = 5
+
+
+@dataclass(slots=True)
+class Draft:
+    """One dataset before order, keys and shards are settled: its samples in the source's order."""
+
+    split: str
+    """Folder of the split below the source, "" without splits."""
+    layout: str
+    classes: list[str] | None
+    labels: array  # type: ignore[type-arg] # int64 a sample; empty without classes
+    samples: list[Grouped]
+    stems: list[str]
+    """Path below the source without extension, a sample each."""
+    as_imagefolder: bool
+    """Whether position i is ImageFolder's i."""
+    why: list[str] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+
+def read_layout(listing: Listing, config: PackConfig) -> list[Draft]:
+    """Find the datasets in a listing.
+
+    Args:
+        listing: What the scan found.
+        config: Forces a layout or a grouping where it is not auto.
+
+    Raises:
+        SourceAmbiguous: Two readings are possible; the message names the options that choose.
+        SourceUnreadable: There is no file to pack.
+    """
+    if not len(listing):
+        raise _nothing(listing)
+    tops = _below(listing, "")
+    splits, why = _splits(listing, tops, config)
+    if not splits:
+        return [replace(draft := _dataset(listing, "", config), why=[why, *draft.why])]
+    within = replace(config, layout="auto" if config.layout == "splits" else config.layout)
+    drafts = [replace(draft := _dataset(listing, name, within), why=[why, *draft.why]) for name in splits]
+    stray = [LeftOut(listing.names[number], "beside", "beside the split folders") for number in listing.files_of(0)]
+    drafts[0].left_out.extend(stray)
+    return _one_class_map(drafts, config)
+
+
+def _nothing(listing: Listing) -> SourceUnreadable:
+    others = len(listing.left_out) + len(listing.unreadable)
+    msg = "there is no file to pack" + (f": all {others} entries are hidden, special or unreadable" if others else "")
+    return SourceUnreadable(msg, hint="Give a folder with files in it, or in folders below it.")
+
+
+def _below(listing: Listing, prefix: str) -> list[str]:
+    """Names of the folders directly below a folder, sorted."""
+    start = f"{prefix}/" if prefix else ""
+    return sorted({f[len(start) :].partition("/")[0] for f in listing.folders if f.startswith(start) and len(f) > len(start)})
+
+
+def _splits(listing: Listing, tops: list[str], config: PackConfig) -> tuple[list[str], str]:
+    """The split folders (none for one dataset) and the reason."""
+    known = [name for name in tops if name.lower() in SPLIT_NAMES]
+    if config.layout not in {"auto", "splits"}:
+        return [], f"layout {config.layout}: asked for"
+    if config.layout == "splits":
+        if not tops:
+            msg = "there is no folder to take as a split"
+            raise SourceAmbiguous(msg, hint="Use --layout files or --layout classes.")
+        return tops, f"layout splits: asked for; splits are {', '.join(map(printable, tops))}"
+    if known and len(known) < len(tops):
+        others = ", ".join(printable(name) for name in tops if name not in known)
+        msg = f"{', '.join(known)} look like splits, but {others} beside them do not"
+        hint = "Move the others away, pack each split on its own, or choose: --layout splits (all are splits), classes or files."
+        raise SourceAmbiguous(msg, hint=hint)
+    if known and _stray(listing, 0, sum(1 for _ in listing.files_of(0))):
+        return known, f"splits {', '.join(known)}: all folders at the top have names of splits"
+    return [], "one dataset: the folders at the top are not named like splits" if tops else "one dataset: no folders below"
+
+
+def _stray(listing: Listing, folder: int, count: int) -> bool:
+    """Whether a folder's own files are few and no images, so that they may be left out beside the folders in it."""
+    images = any(is_image_field(split_name(listing.names[number])[1]) for number in listing.files_of(folder))
+    return not images and count <= max(3, _STRAY_SHARE * len(listing))
+
+
+def _dataset(listing: Listing, prefix: str, config: PackConfig) -> Draft:
+    layout, why = _choose(listing, prefix, config)
+    draft = _classes(listing, prefix, config) if layout == "classes" else _files(listing, prefix, config)
+    draft.why.insert(0, why)
+    _unify_images(draft)
+    return draft
+
+
+def _choose(listing: Listing, prefix: str, config: PackConfig) -> tuple[str, str]:
+    """classes or files, with the reason."""
+    where = f"{prefix}: " if prefix else ""
+    if config.layout in {"classes", "files"}:
+        return config.layout, f"{where}{config.layout}: asked for"
+    tops = _below(listing, prefix)
+    own = listing.files_of(listing.folders.index(prefix))
+    if not tops:
+        return "files", f"{where}files: no folders to take as classes"
+    parallel = [name for name in tops if name.lower() in PARALLEL_NAMES]
+    if len(parallel) > 1 or len(parallel) == len(tops):
+        msg = f"{where}the folders {', '.join(map(printable, tops[:_SHOWN]))} look like parallel trees, not like classes"
+        raise SourceAmbiguous(msg, hint="Choose: --layout files (each path is a sample) or --layout classes (each folder is a class).")
+    if not _stray(listing, listing.folders.index(prefix), len(own)):
+        example = printable(listing.names[own[0]])
+        msg = f"{where}there are {format_count(len(own), 'file')} ({example} ...) beside {format_count(len(tops), 'folder')}"
+        hint = "Choose: --layout classes (each folder is a class; the files beside are left out) or --layout files (all are samples)."
+        raise SourceAmbiguous(msg, hint=hint)
+    return "classes", f"{where}a class a folder, as ImageFolder reads it: {format_count(len(tops), 'class', 'classes')}"
+
+
+def _file_names(listing: Listing, files: Iterable[int]) -> list[FileName]:
+    found = []
+    for number in files:
+        codec = listing.codecs[number]
+        content = "" if codec == NOT_SNIFFED else _CONTENT_FIELDS.get(codec, "bin")
+        found.append(FileName(listing.names[number], number, content))
+    return found
+
+
+def _classes(listing: Listing, prefix: str, config: PackConfig) -> Draft:
+    """ImageFolder's order: class names sorted; in each the folders sorted by path; in each the files sorted by name."""
+    start = f"{prefix}/" if prefix else ""
+    inside = [(f[len(start) :], number) for number, f in enumerate(listing.folders) if f.startswith(start) and len(f) > len(start)]
+    inside.sort(key=lambda item: (item[0].partition("/")[0], item[0]))
+    draft = Draft(prefix, "classes", [], array("q"), [], [], as_imagefolder=True)
+    grouper = _Grouper(listing, [number for _, number in inside], config, merge_images=config.group == "stem")
+    assert draft.classes is not None
+    for name, folders in groupby(inside, key=lambda item: item[0].partition("/")[0]):
+        for _, number in folders:
+            samples = grouper.folder(number, draft)
+            draft.labels.extend([len(draft.classes)] * len(samples))
+        draft.classes.append(name)
+    own = listing.files_of(listing.folders.index(prefix))
+    for number in own:
+        draft.left_out.append(LeftOut(f"{start}{listing.names[number]}", "beside", "beside the class folders; ImageFolder ignores it too"))
+    grouper.report(draft)
+    _compare_with_imagefolder(draft, grouper)
+    return draft
+
+
+def _files(listing: Listing, prefix: str, config: PackConfig) -> Draft:
+    start = f"{prefix}/" if prefix else ""
+    inside = sorted((f, number) for number, f in enumerate(listing.folders) if f == prefix or f.startswith(start))
+    draft = Draft(prefix, "files", None, array("q"), [], [], as_imagefolder=False)
+    grouper = _Grouper(listing, [number for _, number in inside], config, merge_images=True)
+    for _, number in inside:
+        grouper.folder(number, draft)
+    grouper.report(draft)
+    return draft
+
+
+class _Grouper:
+    """Groups folder after folder in one way, and remembers what is worth telling."""
+
+    def __init__(self, listing: Listing, folders: Sequence[int], config: PackConfig, *, merge_images: bool) -> None:
+        self.listing, self.merge_images = listing, merge_images
+        self.taken = 0
+        self.foreign: list[str] = []
+        self.images, others = self._census(folders)
+        if config.group == "auto":
+            self.by_stem = merge_images or others > 0
+            self.why = "files that share a stem make a sample" if self.by_stem else "each image is a sample"
+            if not merge_images and self.images and others:
+                self.why += f", each image starts one ({format_count(self.images, 'image')}, {format_count(others, 'other file')})"
+        else:
+            self.by_stem = config.group == "stem"
+            self.why = f"grouping {config.group}: asked for"
+
+    def _census(self, folders: Sequence[int]) -> tuple[int, int]:
+        """Count images and others, and settle which compound fields ("mask.png") are common enough to be fields."""
+        images = others = 0
+        compounds: Counter[str] = Counter()
+        for folder in folders:
+            for file in _file_names(self.listing, self.listing.files_of(folder)):
+                image = is_image_field(split_name(file.name)[1] or file.content)
+                images, others = images + image, others + (not image)
+                compounds[compound_field(file.name)] += 1
+        enough = _FIELD_SHARE * (images + others)
+        self.compounds = frozenset(name for name, count in compounds.items() if name and count >= enough)
+        return images, others
+
+    def folder(self, number: int, draft: Draft) -> list[Grouped]:
+        """Add one folder's samples to a draft."""
+        files = _file_names(self.listing, self.listing.files_of(number))
+        samples, taken = group(files, self.compounds, by_stem=self.by_stem, merge_images=self.merge_images)
+        self.taken += taken
+        prefix = f"{self.listing.folders[number]}/" if self.listing.folders[number] else ""
+        draft.samples.extend(samples)
+        draft.stems.extend(prefix + sample.stem for sample in samples)
+        self.foreign.extend(prefix + sample.anchor for sample in samples if not _imagefolder_takes(sample.anchor))
+        return samples
+
+    def report(self, draft: Draft) -> None:
+        """Say how files became samples."""
+        draft.why.append(self.why)
+        if self.taken:
+            draft.why.append(f"{format_count(self.taken, 'file')} share stem and kind with another: each is a sample of its own")
+        schemas = Counter(tuple(name for name, _ in sample.members) for sample in draft.samples)
+        if len(schemas) > 1:
+            shown = "; ".join(f"{'+'.join(names)} {count:,} x" for names, count in schemas.most_common(3))
+            more = f"; and {len(schemas) - 3} more" if len(schemas) > 3 else ""  # noqa: PLR2004 - the three shown
+            draft.why.append(f"samples differ in their fields: {shown}{more} (HF datasets and default collate want equal fields)")
+
+
+def _imagefolder_takes(name: str) -> bool:
+    return name.lower().endswith(tuple(f".{extension}" for extension in IMAGEFOLDER_EXTENSIONS))
+
+
+def _compare_with_imagefolder(draft: Draft, grouper: _Grouper) -> None:
+    if not grouper.images:
+        draft.as_imagefolder = False
+    elif grouper.foreign:
+        draft.as_imagefolder = False
+        count, shown = len(grouper.foreign), ", ".join(map(printable, grouper.foreign[:3]))
+        draft.why.append(f"positions are not ImageFolder's: it would ignore {format_count(count, 'sample')} ({shown} ...)")
+    elif grouper.merge_images and any(sum(is_image_field(f) for f, _ in s.members) > 1 for s in draft.samples):
+        draft.as_imagefolder = False
+        draft.why.append("positions are not ImageFolder's: samples hold several images")
+    empty = [printable(name) for number, name in enumerate(draft.classes or []) if number not in set(draft.labels)]
+    if empty:
+        draft.why.append(f"{format_count(len(empty), 'class', 'classes')} without samples: {', '.join(empty[:_SHOWN])}")
+
+
+def _unify_images(draft: Draft) -> None:
+    """One image extension a dataset: where a sample has one plain image, its field is that of most; content decides decoding."""
+    plain = [[name for name, _ in s.members if "." not in name and is_image_field(name)] for s in draft.samples]
+    if any(len(names) > 1 for names in plain):
+        return
+    counts = Counter(names[0] for names in plain if names)
+    if len(counts) < 2:  # noqa: PLR2004 - nothing to unify
+        return
+    most = min(counts, key=lambda name: (-counts[name], name))
+    for number, (sample, names) in enumerate(zip(draft.samples, plain, strict=True)):
+        if names and names[0] != most and all(name != most for name, _ in sample.members):
+            members = sorted((most if name == names[0] else name, file) for name, file in sample.members)
+            draft.samples[number] = sample._replace(members=members)
+    shown = ", ".join(f"{name} {count:,}" for name, count in counts.most_common())
+    draft.why.append(f"images are called {most} in the shards, as most are ({shown}); content decides how they decode")
+
+
+def _one_class_map(drafts: list[Draft], config: PackConfig) -> list[Draft]:
+    """Give the splits one class map, or stop and name the classes that differ."""
+    labelled = [draft for draft in drafts if draft.classes is not None]
+    union = sorted({name for draft in labelled for name in draft.classes or []})
+    differing = []
+    for draft in labelled:
+        missing = sorted(set(union) - set(draft.classes or []))
+        if missing:
+            shown = ", ".join(map(printable, missing[:_SHOWN])) + (" ..." if len(missing) > _SHOWN else "")
+            differing.append(f"{draft.split} lacks {format_count(len(missing), 'class', 'classes')}: {shown}")
+    if differing and config.class_map == "equal":
+        msg = f"the splits have different classes ({'; '.join(differing)})"
+        hint = "Numbers would not mean the same in each. Use --class-map union for one map over all, or pack each split on its own."
+        raise SourceAmbiguous(msg, hint=hint)
+    for draft in labelled if differing else []:
+        number = {name: at for at, name in enumerate(union)}
+        table = [number[name] for name in draft.classes or []]
+        draft.labels = array("q", [table[label] for label in draft.labels])
+        draft.classes = list(union)
+        draft.as_imagefolder = False
+        draft.why.append(f"one class map over all splits: {len(union)} classes ({'; '.join(differing)})")
+    return drafts
+

@@ -1,0 +1,178 @@
+"""What file names say: extensions, fields, which files make a sample, and the legal key of each. Pure functions."""
+
+import hashlib
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fastfeed.archive.shard import LEGAL_FIELD, LEGAL_KEY, MAX_FIELD_BYTES
+from fastfeed.archive.tar import MAX_NAME_BYTES
+
+IMAGEFOLDER_EXTENSIONS = frozenset({"jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"})
+"""torchvision.datasets.folder.IMG_EXTENSIONS without their dots."""
+IMAGE_EXTENSIONS = IMAGEFOLDER_EXTENSIONS | {
+    "jpe", "jfif", "gif", "avif", "heic", "heif", "jp2", "j2k", "jpx", "jxl", "pbm", "pnm", "ico", "tga", "dds", "psd", "pcx",
+    "sgi", "dib", "icns", "qoi", "apng",
+}  # fmt: skip
+_CANONICAL = {"jpeg": "jpg", "jpe": "jpg", "jfif": "jpg", "tif": "tiff"}
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_+-]*")
+_HASH_DIGITS = 10
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """("a.b.JPG") -> ("a.b", "jpg"); the extension is empty where there is none or where it is no legal field."""
+    base, dot, extension = name.rpartition(".")
+    if not dot or not base:
+        return name, ""
+    extension = extension.lower()
+    if len(extension) > MAX_FIELD_BYTES or not LEGAL_FIELD.fullmatch(extension):
+        return name, ""
+    return base, extension
+
+
+def needs_content(name: str) -> bool:
+    """Whether only the content can tell what the file is: no extension, or one that is no word of a name."""
+    return not split_name(name)[1]
+
+
+def canonical(extension: str) -> str:
+    """jpeg, jpe, jfif -> jpg; tif -> tiff; others unchanged."""
+    return _CANONICAL.get(extension, extension)
+
+
+def is_image_field(field: str) -> bool:
+    """Whether a field ("jpg", "mask.png") holds an image by its last part."""
+    return field.rpartition(".")[2] in IMAGE_EXTENSIONS
+
+
+class Grouped(NamedTuple):
+    """A sample within a folder."""
+
+    anchor: str
+    """The file name by which the sample is sorted: its image's, or its first."""
+    stem: str
+    members: list[tuple[str, int]]
+    """(field, file number), sorted by field."""
+
+
+class FileName(NamedTuple):
+    """A file before grouping."""
+
+    name: str
+    number: int
+    content: str
+    """Field by content where the name has no usable extension, else empty."""
+
+
+def compound_field(name: str) -> str:
+    """"0001.mask.png" -> "mask.png"; empty where nothing but words stands between the first dot and the extension."""
+    base, extension = split_name(name)
+    if not extension or "." not in base:
+        return ""
+    words = base.split(".")[1:]
+    compound = ".".join([*words, extension]).lower()
+    return compound if len(compound) <= MAX_FIELD_BYTES and all(map(_WORD.fullmatch, words)) else ""
+
+
+def group(
+    files: Sequence[FileName], compounds: frozenset[str], *, by_stem: bool, merge_images: bool
+) -> tuple[list[Grouped], int]:
+    """Which files of one folder make a sample.
+
+    Args:
+        files: Of one folder, sorted by name.
+        compounds: Compound fields that the dataset has. "0001.mask.png" is field mask.png of stem 0001 if mask.png is
+            among them and another file begins with "0001."; otherwise it is field png of stem 0001.mask.
+        by_stem: Files that share a stem make one sample; otherwise each its own.
+        merge_images: Two images may be fields of one sample. Without it each image is a sample, as ImageFolder reads it.
+
+    Returns:
+        The samples sorted by anchor, and how many files became a sample of their own because their field was taken.
+    """
+    if not by_stem:
+        return [_alone(file) for file in files], 0
+    prefixes = Counter(file.name.partition(".")[0] for file in files)
+    samples: dict[str, Grouped] = {}
+    taken: list[Grouped] = []
+    for file in files:
+        stem, field = _stem_and_field(file, prefixes, compounds, merge_images=merge_images)
+        sample = samples.get(stem)
+        if sample is None:
+            samples[stem] = Grouped(file.name, stem, [(field, file.number)])
+            continue
+        image = is_image_field(field)
+        has_image = any(is_image_field(other) for other, _ in sample.members)
+        if any(other == field for other, _ in sample.members) or (image and has_image and not merge_images):
+            taken.append(_alone(file))
+            continue
+        anchor = file.name if image and not has_image else sample.anchor
+        samples[stem] = Grouped(anchor, stem, sorted([*sample.members, (field, file.number)]))
+    found = sorted([*samples.values(), *taken], key=lambda sample: sample.anchor)
+    return found, len(taken)
+
+
+def _alone(file: FileName) -> Grouped:
+    base, extension = split_name(file.name)
+    field = canonical(extension) if extension else file.content
+    return Grouped(file.name, base, [(field, file.number)])
+
+
+def _stem_and_field(
+    file: FileName, prefixes: Counter[str], compounds: frozenset[str], *, merge_images: bool
+) -> tuple[str, str]:
+    base, extension = split_name(file.name)
+    field = canonical(extension) if extension else file.content
+    if "." not in base or (not merge_images and is_image_field(field)):
+        return base, field
+    prefix, compound = base.partition(".")[0], compound_field(file.name)
+    return (prefix, compound) if prefix and compound in compounds and prefixes[prefix] > 1 else (base, field)
+
+
+class KeyMaker:
+    """Gives every sample a key that is legal and unique, also when case is folded. Call plan() once with all, then key().
+
+    A stem that is legal is the key. One that is not, that is too long, or that another equals when case is folded,
+    becomes a slug and ten hex digits of the sha256 of its source path; so keys do not depend on the order.
+    """
+
+    def __init__(self) -> None:
+        self._folded: Counter[str] = Counter()
+        self._used: set[str] = set()
+
+    def plan(self, stems: Iterable[str]) -> None:
+        """Count the stems (paths below the source, without extension) of all samples."""
+        self._folded.update(stem.lower() for stem in stems)
+
+    def key(self, stem: str, source: str, room: int) -> str:
+        """The key of one sample.
+
+        Args:
+            stem: Path below the source without extension.
+            source: Path below the source of its first file: what the hash is of.
+            room: Bytes that the longest of its fields and the dot before it take of the member name.
+        """
+        if self._folded[stem.lower()] == 1 and len(stem) + room <= MAX_NAME_BYTES and LEGAL_KEY.fullmatch(stem):
+            key = stem
+        else:
+            key = safe_key(stem, source, MAX_NAME_BYTES - room, _HASH_DIGITS)
+        digits = _HASH_DIGITS
+        while key.lower() in self._used:  # a legal stem that looks like another's slug and hash
+            digits += 6
+            key = safe_key(stem, source, MAX_NAME_BYTES - room, digits)
+        self._used.add(key.lower())
+        return key
+
+
+def safe_key(stem: str, source: str, room: int, digits: int) -> str:
+    """A legal key of at most room bytes: the stem as far as it can be kept, "-", and digits hex of the source's sha256."""
+    tail = "-" + hashlib.sha256(os.fsencode(source)).hexdigest()[:digits]
+    plain = unicodedata.normalize("NFKD", stem).encode("ascii", "ignore").decode()
+    parts = [re.sub(r"[^A-Za-z0-9_+@=,~%^!#()-]+", "_", part).lstrip("_") for part in plain.split("/")]
+    slug = "/".join(part or "x" for part in parts)
+    if len(slug) + len(tail) > room:  # too deep: the end of the path says most
+        slug = slug[-(room - len(tail)) :].lstrip("/_") or "x"
+        slug = "/".join(part.lstrip("_") or "x" for part in slug.split("/"))
+    return slug[: room - len(tail)].rstrip("/") + tail

@@ -1,0 +1,300 @@
+"""From a listing to a plan: which samples, in which order, under which keys, at which byte of which shard.
+
+Pure: no disk, no clock, no machine. Everything about the shards is settled here, so their bytes cannot depend on how
+many workers write them or how often they are interrupted.
+"""
+
+import random
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fastfeed.archive import tar
+from fastfeed.archive.shard import CLASS_FIELD, shard_file
+from fastfeed.config import PackConfig
+from fastfeed.errors import SourceAmbiguous, SourceUnreadable
+from fastfeed.packer.layout import Draft, read_layout
+from fastfeed.packer.names import KeyMaker, safe_key
+from fastfeed.packer.scan import UNREADABLE, LeftOut, Listing
+from fastfeed.sample import SkipList, printable
+from fastfeed.units import format_count, format_size
+
+CLASS_MEMBER = -1
+"""In place of a file number: a member that holds the class number."""
+_NOTABLE_OVERHEAD = 0.1
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan:
+    """One shard, half-open ranges of samples and members."""
+
+    file: str
+    first: int
+    stop: int
+    first_member: int
+    stop_member: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetPlan:
+    """One dataset, its samples in storage order."""
+
+    split: str
+    name: str
+    layout: str
+    order: str
+    classes: tuple[str, ...] | None
+    keys: Sequence[str]
+    labels: "array[int] | None"
+    starts: "array[int]"
+    """First member of each sample, and one more."""
+    files: "array[int]"
+    """File number of each member, or CLASS_MEMBER."""
+    fields: tuple[str, ...]
+    member_fields: "array[int]"
+    sizes: "array[int]"
+    offsets: "array[int]"
+    """First payload byte of each member in its shard."""
+    shards: tuple[ShardPlan, ...]
+    source_files: int
+    source_bytes: int
+    why: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all shards."""
+        return sum(shard.size_bytes for shard in self.shards)
+
+
+@dataclass(frozen=True, slots=True)
+class PackPlan:
+    """All datasets of one pack call, and what is left out."""
+
+    datasets: tuple[DatasetPlan, ...]
+    left_out: Mapping[str, Sequence[LeftOut]]
+    """By split ("" where there are none): everything in the source that is not packed."""
+    limited: int
+    """Files of samples beyond --limit."""
+    notes: tuple[str, ...]
+    """What the user should know before it starts."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all shards of all datasets."""
+        return sum(dataset.size_bytes for dataset in self.datasets)
+
+
+def make_plan(listing: Listing, config: PackConfig, name: str, exclude: SkipList, failed: Mapping[str, str]) -> PackPlan:
+    """Settle everything.
+
+    Args:
+        listing: What the scan found.
+        config: What the user asked for.
+        name: Stem of shard names where there are no splits and config names none.
+        exclude: Samples to leave out.
+        failed: Source paths that could not be read in an earlier round, with why (only with on_error skip).
+
+    Raises:
+        SourceUnreadable: Files cannot be read and on_error is stop; or nothing is left.
+        SourceAmbiguous: The layout has two readings, or a member is too large.
+    """
+    if listing.unreadable and config.on_error == "stop":
+        raise _unreadable(listing.unreadable)
+    drafts = read_layout(listing, config)
+    paths = list(listing.paths())
+    keys = _keys(drafts, paths)
+    left_out: dict[str, list[LeftOut]] = {draft.split: list(draft.left_out) for draft in drafts}
+    left_out[drafts[0].split].extend([*listing.left_out, *listing.unreadable])
+    bad = _Bad(listing, paths, exclude, failed)
+    datasets, limited = [], 0
+    for draft, draft_keys in zip(drafts, keys, strict=True):
+        chosen = bad.keep(draft, draft_keys, left_out[draft.split])
+        if config.shuffle is not None:
+            random.Random(f"fastfeed {config.shuffle} {draft.split}").shuffle(chosen)
+        for at in chosen[config.limit or len(chosen) :]:
+            limited += len(draft.samples[at].members)
+        del chosen[config.limit or len(chosen) :]
+        if not chosen:
+            msg = f"no sample is left to pack{f' in {draft.split}' if draft.split else ''}"
+            raise SourceUnreadable(msg, hint="Look at what is left out, and at the skip list.")
+        datasets.append(_settle(_Chosen(draft, draft_keys, chosen), listing, config, f"{config.name or name}"))
+    notes = _notes(listing, datasets, exclude)
+    return PackPlan(tuple(datasets), left_out, limited, notes)
+
+
+def _unreadable(items: Sequence[LeftOut]) -> SourceUnreadable:
+    shown = "; ".join(f"{printable(item.source)}: {item.why}" for item in items[:_SHOWN])
+    more = f"; and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    msg = f"{format_count(len(items), 'source file')} cannot be read ({shown}{more})"
+    return SourceUnreadable(msg, hint="Mend or remove them, or leave their samples out with --on-error skip.")
+
+
+def _keys(drafts: Sequence[Draft], paths: Sequence[str]) -> list[list[str]]:
+    """Keys for every sample of the call, before any is left out, so that a key never depends on what is."""
+    maker = KeyMaker()
+    for draft in drafts:
+        maker.plan(draft.stems)
+    found = []
+    for draft in drafts:
+        keys = []
+        for sample, stem in zip(draft.samples, draft.stems, strict=True):
+            room = 1 + max(max(len(field) for field, _ in sample.members), len(CLASS_FIELD))
+            keys.append(maker.key(stem, paths[sample.members[0][1]], room))
+        found.append(keys)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Bad:
+    """Knows the samples that must be left out."""
+
+    listing: Listing
+    paths: Sequence[str]
+    exclude: SkipList
+    failed: Mapping[str, str]
+
+    def keep(self, draft: Draft, keys: Sequence[str], left_out: list[LeftOut]) -> list[int]:
+        """Numbers of the samples that stay; the files of the others go on the list."""
+        if not (self.failed or self.exclude.entries or self.listing.unreadable):
+            return list(range(len(draft.samples)))
+        kept = []
+        for number, (sample, key) in enumerate(zip(draft.samples, keys, strict=True)):
+            files = [file for _, file in sample.members]
+            gone = self._reasons(files, key)
+            left_out.extend(gone)
+            if not gone:
+                kept.append(number)
+        return kept
+
+    def _reasons(self, files: list[int], key: str) -> list[LeftOut]:
+        for file in files:
+            path = self.paths[file]
+            if path in self.failed or self.listing.codecs[file] == UNREADABLE:
+                rest = [LeftOut(self.paths[other], "incomplete", f"its sample needs {printable(path)}") for other in files if other != file]
+                own = [LeftOut(path, "unreadable", self.failed[path])] if path in self.failed else []  # else the scan listed it
+                return own + rest
+        for file in files:
+            entry = self.exclude.match(self.paths[file], key)
+            if entry is not None:
+                why = f"named by the skip list{f' ({entry.kind})' if entry.kind else ''}"
+                return [LeftOut(self.paths[other], "excluded", why) for other in files]
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A draft, its keys, and the numbers of its samples in storage order."""
+
+    draft: Draft
+    keys: Sequence[str]
+    order: Sequence[int]
+
+
+def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) -> DatasetPlan:
+    """Lay out one dataset, byte for byte."""
+    draft = chosen.draft
+    with_class = draft.classes is not None and config.write_cls
+    fields = sorted({field for at in chosen.order for field, _ in draft.samples[at].members} | ({CLASS_FIELD} if with_class else set()))
+    if with_class and any(field == CLASS_FIELD for at in chosen.order for field, _ in draft.samples[at].members):
+        msg = "the source has files NAME.cls of its own, and the class number would take that name"
+        raise SourceAmbiguous(msg, hint="Use --no-cls (the class stays in the index), or --layout files.")
+    number = {field: at for at, field in enumerate(fields)}
+    files, member_fields, sizes, starts = array("q"), array("H"), array("Q"), array("Q", [0])
+    labels = array("q", [draft.labels[at] for at in chosen.order]) if draft.classes is not None else None
+    class_members = [(CLASS_FIELD, CLASS_MEMBER)] if with_class else []
+    for at in chosen.order:
+        for field, file in sorted(draft.samples[at].members + class_members):
+            files.append(file)
+            member_fields.append(number[field])
+            sizes.append(listing.sizes[file] if file >= 0 else len(str(draft.labels[at])))
+        starts.append(len(files))
+    _refuse_huge(files, sizes, listing)
+    source_bytes = sum(size for file, size in zip(files, sizes, strict=True) if file >= 0)
+    shard_name = draft.split if draft.split and config.name is None else f"{name}-{draft.split}" if draft.split else name
+    offsets, shards = _lay_out(_shard_stops(len(chosen.order), source_bytes, config), _legal_name(shard_name), starts, sizes)
+    why = [*draft.why, _shard_reason(len(shards), len(chosen.order), source_bytes, config)]
+    order = "shuffled" if config.shuffle is not None else "imagefolder" if draft.as_imagefolder else "source"
+    return DatasetPlan(
+        split=draft.split, name=_legal_name(shard_name), layout=draft.layout, order=order,
+        classes=None if draft.classes is None else tuple(draft.classes), keys=[chosen.keys[at] for at in chosen.order],
+        labels=labels, starts=starts, files=files, fields=tuple(fields), member_fields=member_fields, sizes=sizes,
+        offsets=offsets, shards=tuple(shards), source_files=sum(file >= 0 for file in files), source_bytes=source_bytes,
+        why=tuple(why),
+    )  # fmt: skip
+
+
+def _refuse_huge(files: Sequence[int], sizes: Sequence[int], listing: Listing) -> None:
+    if max(sizes) <= tar.MAX_MEMBER_BYTES:
+        return
+    paths = list(listing.paths())
+    huge = [paths[file] for file, size in zip(files, sizes, strict=True) if size > tar.MAX_MEMBER_BYTES]
+    msg = f"{format_count(len(huge), 'file')} of 8 GiB or more cannot be a member ({', '.join(map(printable, huge[:_SHOWN]))})"
+    raise SourceUnreadable(msg, expected="below 8 GiB, the most that every tar reader takes", hint="Split them, or exclude them.")
+
+
+def _legal_name(name: str) -> str:
+    """A shard name that breaks no reader: letters, digits, - and _, at most 60."""
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in name)
+    return plain if plain == name and 0 < len(name) <= 60 else safe_key(plain.replace("/", "_")[:40] or "data", name, 60, 6)  # noqa: PLR2004 - config's limit
+
+
+def _shard_count(samples: int, source_bytes: int, config: PackConfig) -> int:
+    if config.shards is not None:
+        return min(config.shards, samples)
+    if config.samples_per_shard is not None:
+        return -(-samples // config.samples_per_shard)
+    return max(1, min(samples, -(-source_bytes // config.shard_bytes)))
+
+
+def _shard_reason(shards: int, samples: int, source_bytes: int, config: PackConfig) -> str:
+    each = f"{samples // shards:,} to {-(-samples // shards):,}" if samples % shards else f"{samples // shards:,}"
+    text = f"{format_count(shards, 'shard')} of {each} samples: "
+    if config.shards is not None:
+        return text + "asked for" + (" (no shard is empty)" if shards < config.shards else "")
+    if config.samples_per_shard is not None:
+        return text + f"at most {config.samples_per_shard:,} samples a shard were asked for"
+    return text + f"{format_size(source_bytes)} at a target of {format_size(config.shard_bytes)}, counts equal up to one"
+
+
+def _shard_stops(samples: int, source_bytes: int, config: PackConfig) -> list[int]:
+    """Where each shard's samples end; counts differ by one at most."""
+    shards = _shard_count(samples, source_bytes, config)
+    base, more = divmod(samples, shards)
+    return [base * number + min(number, more) for number in range(1, shards + 1)]
+
+
+def _lay_out(
+    stops: Sequence[int], name: str, starts: "array[int]", sizes: "array[int]"
+) -> tuple["array[int]", list[ShardPlan]]:
+    offsets, shards, first = array("Q"), [], 0
+    for number, stop in enumerate(stops):
+        at = 0
+        for size in sizes[starts[first] : starts[stop]]:
+            offsets.append(at + tar.BLOCK_BYTES)
+            at += tar.span_bytes(size)
+        size_bytes = at + tar.trailer_bytes(at)
+        shards.append(ShardPlan(shard_file(name, number), first, stop, starts[first], starts[stop], size_bytes))
+        first = stop
+    return offsets, shards
+
+
+def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList) -> tuple[str, ...]:
+    notes = []
+    for dataset in datasets:
+        overhead = dataset.size_bytes - dataset.source_bytes
+        share = overhead / max(1, dataset.source_bytes)
+        if share > _NOTABLE_OVERHEAD:
+            text = f"{dataset.name}: tar headers and padding add {format_size(overhead)} ({share:.0%} of the source): its files are small"
+            classes = sum(file == CLASS_MEMBER for file in dataset.files) * 2 * tar.BLOCK_BYTES
+            notes.append(text + (f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else ""))
+    if listing.repeated:
+        first = listing.repeated[0]
+        text = f"{format_count(len(listing.repeated), 'file')} are links to others in the source, packed once for each name"
+        notes.append(f"{text} ({printable(first.source)}: {first.why})")
+    missed = list(exclude.unmatched())
+    if missed:
+        first_name = missed[0].source or missed[0].key or f"index {missed[0].index}"
+        notes.append(f"{format_count(len(missed), 'entry', 'entries')} of the skip list match no sample ({printable(first_name)})")
+    return tuple(notes)

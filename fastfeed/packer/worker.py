@@ -1,0 +1,373 @@
+"""A process that writes shards: one order (a line of JSON) in, progress and a result out. ``python -m fastfeed.packer.worker``.
+
+A shard is written under a temporary name, flushed to the disk, its record beside it, and only then renamed to its real
+name. Whatever kills the process, the shard is there whole or not at all. When the parent dies, so does this process.
+"""
+
+import hashlib
+import json
+import os
+import queue
+import signal
+import stat
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import xxhash
+
+from fastfeed.archive import columns, tar
+from fastfeed.archive.columns import BYTES, ColumnData
+from fastfeed.archive.shard import digest
+from fastfeed.errors import FastfeedError
+from fastfeed.media import HEAD_BYTES, NOT_AN_IMAGE, Probe, probe
+
+FLUSH_BYTES = 1 << 20
+CHUNK_BYTES = 4 << 20
+"""Members larger than this are streamed in pieces of this size, so memory stays flat."""
+_REPORT_SECONDS = 0.2
+_MAX_FAILURES = 1000
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # never waits at a FIFO that has taken a file's place
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What one shard is made of: everything that decides its bytes."""
+
+    shard: int
+    """Number of the order within the job."""
+    root: str
+    target: str
+    """Where the shard goes."""
+    part: str
+    """Temporary name, in the job's folder."""
+    record: str
+    """Where its checksums go."""
+    names: list[str]
+    """Member names."""
+    paths: list[str | None]
+    """Source path below root; None for a class member."""
+    sizes: list[int]
+    stamps: list[int]
+    """mtime in ns of the source file; of a class member its number."""
+
+    def encode(self) -> bytes:
+        """As one line of JSON."""
+        return json.dumps([getattr(self, name) for name in self.__slots__]).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> "Order":
+        """From one line of JSON."""
+        return cls(*json.loads(line))
+
+    def digest(self) -> str:
+        """Of what decides the shard's bytes and what it was read from: a finished shard counts only for an equal order."""
+        body = json.dumps([self.names, self.paths, self.sizes, self.stamps]).encode()
+        return hashlib.sha256(body).hexdigest()
+
+
+class InputFailed(Exception):
+    """A source file that cannot be packed as planned."""
+
+    def __init__(self, path: str, kind: str, why: str) -> None:
+        super().__init__(path, kind, why)
+        self.path, self.kind, self.why = path, kind, why
+
+
+class DiskFailed(Exception):
+    """The shard cannot be written."""
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known of a shard's members only after reading them."""
+
+    xxh3: "array[int]"
+    codec: bytearray
+    width: "array[int]"
+    height: "array[int]"
+    orientation: bytearray
+
+    @classmethod
+    def empty(cls) -> "Record":
+        """No member yet."""
+        return cls(array("Q"), bytearray(), array("I"), array("I"), bytearray())
+
+    def add(self, checksum: int, facts: Probe) -> None:
+        """One more member."""
+        self.xxh3.append(checksum)
+        self.codec.append(facts.codec)
+        self.width.append(facts.width)
+        self.height.append(facts.height)
+        self.orientation.append(facts.orientation)
+
+
+class ShardWriter:
+    """Writes one shard.
+
+    Args:
+        order: What to write.
+        report: Called with (files, bytes) done since the last call, now and then.
+    """
+
+    def __init__(self, order: Order, report: Callable[[int, int], None]) -> None:
+        self.order, self.report = order, report
+        self.sha256 = hashlib.sha256()
+        self.record = Record.empty()
+        self._pending: list[bytes] = []
+        self._pending_bytes = self._written = 0
+        self._files = self._bytes = 0
+        self._due = time.monotonic() + _REPORT_SECONDS
+
+    def run(self) -> str:
+        """Write, flush, rename; give the sha256.
+
+        Raises:
+            InputFailed: A source file is not as planned; nothing is left of the shard.
+            DiskFailed: The disk refused; nothing is left of the shard.
+        """
+        order = self.order
+        try:
+            self._out = os.open(order.part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                for name, path, size, stamp in zip(order.names, order.paths, order.sizes, order.stamps, strict=True):
+                    self._member(name, path, size, stamp)
+                self._put(tar.trailer(self._written + self._pending_bytes))
+                self._flush()
+                os.fsync(self._out)
+            finally:
+                os.close(self._out)
+            sha256 = self.sha256.hexdigest()
+            self._save_record(sha256)
+            os.rename(order.part, order.target)
+            sync_folder(os.path.dirname(order.target))
+        except OSError as error:
+            remove(order.part)
+            raise DiskFailed(f"{error.filename or order.target}: {error.strerror}", error.errno) from error
+        except InputFailed:
+            remove(order.part)
+            raise
+        self.report(self._files, self._bytes)
+        return sha256
+
+    def _save_record(self, sha256: str) -> None:
+        body = (self.record, sha256, self.order.digest())
+        publish(self.order.part + ".record.part", self.order.record, lambda file: write_record(file, *body))
+
+    def _member(self, name: str, path: str | None, size: int, stamp: int) -> None:
+        self._put(tar.header(name.encode("ascii"), size))
+        if path is None:
+            payload = str(stamp).encode()
+            self.record.add(digest(payload), NOT_AN_IMAGE)
+            self._put(payload)
+        elif size <= CHUNK_BYTES:
+            payload = _read_small(self.order.root + path, path, size, stamp)
+            self.record.add(digest(payload), probe(payload[:HEAD_BYTES]))
+            self._put(payload)
+            self._done(size)
+        else:
+            self._stream(path, size, stamp)
+        self._put(tar.padding(size))
+        if self._pending_bytes >= FLUSH_BYTES:
+            self._flush()
+
+    def _stream(self, path: str, size: int, stamp: int) -> None:
+        """A large member in pieces."""
+        checksum, left, head = xxhash.xxh3_64(), size, b""
+        with Source(self.order.root + path, path, size, stamp) as source:
+            while left:
+                piece = source.read(min(left, CHUNK_BYTES))
+                if not piece:
+                    raise InputFailed(path, "changed", f"it ended {left} bytes early")
+                head = head or piece[:HEAD_BYTES]
+                checksum.update(piece)
+                self._put(piece)
+                self._flush()
+                left -= len(piece)
+            if source.read(1):
+                raise InputFailed(path, "changed", "it grew while it was read")
+        self.record.add(checksum.intdigest(), probe(head))
+        self._done(size)
+
+    def _done(self, size: int) -> None:
+        self._files += 1
+        self._bytes += size
+        now = time.monotonic()
+        if now >= self._due:
+            self.report(self._files, self._bytes)
+            self._files = self._bytes = 0
+            self._due = now + _REPORT_SECONDS
+
+    def _put(self, data: bytes) -> None:
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+
+    def _flush(self) -> None:
+        data = b"".join(self._pending)
+        self.sha256.update(data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._out, view) :]
+        self._written += len(data)
+        self._pending, self._pending_bytes = [], 0
+
+
+class Source:
+    """An open source file, proven to be the one that was planned.
+
+    Raises:
+        InputFailed: It vanished, may not be read, is no regular file, or has another size or mtime.
+    """
+
+    def __init__(self, full: str, path: str, size: int, stamp: int) -> None:
+        self.path = path
+        try:
+            self._fd = os.open(full, _OPEN)
+        except OSError as error:
+            raise InputFailed(path, "unreadable", error.strerror or "cannot be opened") from error
+        facts = os.fstat(self._fd)
+        if facts.st_size != size or facts.st_mtime_ns != stamp or not stat.S_ISREG(facts.st_mode):
+            os.close(self._fd)
+            raise InputFailed(path, "changed", f"planned with {size} bytes and mtime {stamp}, now {facts.st_size} and {facts.st_mtime_ns}")
+
+    def __enter__(self) -> "Source":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._fd)
+
+    def read(self, size: int) -> bytes:
+        """At most size bytes; empty at the end.
+
+        Raises:
+            InputFailed: An I/O error.
+        """
+        try:
+            return os.read(self._fd, size)
+        except OSError as error:
+            raise InputFailed(self.path, "unreadable", error.strerror or "cannot be read") from error
+
+
+def _read_small(full: str, path: str, size: int, stamp: int) -> bytes:
+    """All of a file, in one read where the system gives it in one."""
+    with Source(full, path, size, stamp) as source:
+        data = source.read(size + 1)
+        while len(data) < size:
+            more = source.read(size + 1 - len(data))
+            if not more:
+                raise InputFailed(path, "changed", f"it ended at byte {len(data)} of {size}")
+            data += more
+    if len(data) != size:
+        raise InputFailed(path, "changed", "it grew while it was read")
+    return data
+
+
+def write_record(file: BinaryIO, record: Record, sha256: str, order_digest: str) -> None:
+    """A shard's record: checksums and headers of its members, its sha256, the digest of its order."""
+    listed = [
+        ColumnData("member", "xxh3", "uint64", (record.xxh3,)),
+        ColumnData("member", "width", "uint32", (record.width,)),
+        ColumnData("member", "height", "uint32", (record.height,)),
+        ColumnData("member", "codec", "uint8", (record.codec,)),
+        ColumnData("member", "orientation", "uint8", (record.orientation,)),
+    ]
+    for name, text in (("sha256", sha256), ("order", order_digest)):
+        listed.append(ColumnData("shard", name, BYTES, (array("Q", [0, len(text)]), text.encode())))
+    columns.write(file, {"member": len(record.xxh3), "shard": 1}, listed)
+
+
+def read_record(path: str) -> tuple[dict[str, bytes], str, str] | None:
+    """A shard's record as (columns by name, sha256, digest of its order); None where there is none or it is damaged."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+        table = columns.read_table(raw, len(raw), path)
+        found = {}
+        for (_, name), column in table.columns.items():
+            start, stop = column.extents[-1]
+            found[name] = raw[start:stop]
+        return found, found.pop("sha256").decode(), found.pop("order").decode()
+    except (FileNotFoundError, FastfeedError, KeyError):
+        return None  # such a shard is written again: the record is worth less than the check
+
+
+def publish(part: str, target: str, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file whole or not at all: under a temporary name, flushed to the disk, then renamed."""
+    with open(part, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(part, target)
+    sync_folder(os.path.dirname(target))
+
+
+def sync_folder(path: str) -> None:
+    """Flush a folder's entries, so that a rename in it survives a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: str) -> None:
+    """Remove a file that may not be there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def _check_rest(order: Order) -> list[InputFailed]:
+    """All files of an order that cannot be packed as planned, so that one run names them all."""
+    failed: list[InputFailed] = []
+    for path, size, stamp in zip(order.paths, order.sizes, order.stamps, strict=True):
+        if path is None or len(failed) >= _MAX_FAILURES:
+            continue
+        try:
+            with Source(order.root + path, path, size, stamp):
+                pass
+        except InputFailed as error:
+            failed.append(error)
+    return failed
+
+
+def _lines() -> Iterator[bytes]:
+    """Orders from stdin. A thread reads them, so that a parent's death ends this process in the midst of a shard."""
+    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def listen() -> None:
+        for line in sys.stdin.buffer:
+            waiting.put(line)
+        os._exit(1)  # the parent closed the pipe or died: the temporary file is swept by the next run
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        yield waiting.get()
+
+
+def _say(**event: object) -> None:
+    os.write(1, json.dumps(event).encode() + b"\n")
+
+
+def main() -> None:
+    """Write shards until the parent goes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    for line in _lines():
+        order = Order.decode(line)
+        try:
+            sha256 = ShardWriter(order, lambda files, size: _say(event="progress", files=files, bytes=size)).run()
+            _say(event="done", shard=order.shard, sha256=sha256)
+        except InputFailed as error:
+            found = {failure.path: failure for failure in (error, *_check_rest(order))}
+            _say(event="inputs", shard=order.shard, failed=[[f.path, f.kind, f.why] for f in found.values()])
+        except DiskFailed as error:
+            _say(event="disk", shard=order.shard, what=str(error.args[0]), errno=error.args[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""One round of a pack job: the shards that are not there yet are written, then index and manifests published."""
+
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastfeed.archive.manifest import Manifest
+from fastfeed.config import PackConfig
+from fastfeed.errors import DestinationError, DestinationFull, SourceChanged, SourceUnreadable
+from fastfeed.machine import free_bytes, processors
+from fastfeed.packer import publish
+from fastfeed.packer.crew import Crew
+from fastfeed.packer.journal import Journal
+from fastfeed.packer.plan import DatasetPlan, PackPlan
+from fastfeed.packer.scan import Listing
+from fastfeed.packer.worker import Order, read_record, remove
+from fastfeed.sample import SkipList, printable
+from fastfeed.trace import Progress
+from fastfeed.units import format_count, format_size
+
+_SPARE_BYTES = 1 << 20
+_SHOWN = 5
+FULL_HINT = "Nothing is lost: free some space and run the same command again, it continues; or choose another disk."
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What stays the same through one call."""
+
+    source: str
+    destination: str
+    config: PackConfig
+    exclude: SkipList
+    identity: Mapping[str, object]
+    workers: int | None
+    progress: Progress
+
+
+class Writing:
+    """One round of writing the shards of a plan that are not there yet."""
+
+    def __init__(self, job: Job, journal: Journal, plan: PackPlan, listing: Listing) -> None:
+        self.job, self.journal, self.plan = job, journal, plan
+        self.source = publish.SourceFacts(list(listing.paths()), listing.digest(), job.identity["options"])  # type: ignore[arg-type]
+        self.listing = listing
+        self.failed: dict[str, str] = {}
+        self.kept = self.written = 0
+        self._orders: list[Order] = []
+
+    def run(self) -> None:
+        """Write what is missing.
+
+        Raises:
+            SourceUnreadable: A source file cannot be read and on_error is stop.
+            SourceChanged: One is not what the scan saw.
+            DestinationFull: No space.
+            WorkerDied: A worker was killed.
+        """  # noqa: DOC502 - raised by what it calls
+        todo: list[tuple[DatasetPlan, int]] = []
+        for dataset in self.plan.datasets:
+            os.makedirs(os.path.join(self.job.destination, dataset.split), exist_ok=True)
+            for number in range(len(dataset.shards)):
+                if self._is_there(dataset, number):
+                    self.kept += 1
+                else:
+                    todo.append((dataset, number))
+        missing = sum(dataset.shards[number].size_bytes for dataset, number in todo)
+        need, free = missing + _index_bytes(self.plan, self.source.paths) + _SPARE_BYTES, free_bytes(self.job.destination)
+        if need > free:
+            msg = "there is not enough free space"
+            raise DestinationFull(msg, path=self.job.destination, expected=format_size(need), got=f"{format_size(free)} free", hint=FULL_HINT)
+        files = sum(sum(f >= 0 for f in self._files(dataset, number)) for dataset, number in todo)
+        self.job.progress.start("pack", files, sum(dataset_bytes(dataset, number) for dataset, number in todo))
+        workers, _ = worker_count(self.job.workers, len(todo))
+        with Crew(workers) as crew:
+            crew.run(self._give(todo), self._hear)
+        self.job.progress.finish()
+
+    def _files(self, dataset: DatasetPlan, number: int) -> Sequence[int]:
+        shard = dataset.shards[number]
+        return dataset.files[shard.first_member : shard.stop_member]
+
+    def _record(self, dataset: DatasetPlan, number: int) -> str:
+        return self.journal.path(f"{dataset.shards[number].file}.done")
+
+    def _is_there(self, dataset: DatasetPlan, number: int) -> bool:
+        """Whether a shard is finished for this very order; what is left of another order is removed."""
+        shard = dataset.shards[number]
+        target = os.path.join(self.job.destination, dataset.split, shard.file)
+        found = read_record(self._record(dataset, number))
+        whole = os.path.exists(target) and os.path.getsize(target) == shard.size_bytes
+        if found is not None and whole and found[2] == self._order(dataset, number, 0).digest():
+            return True
+        remove(target)
+        remove(self._record(dataset, number))
+        return False
+
+    def _give(self, todo: Sequence[tuple[DatasetPlan, int]]) -> Iterator[Order]:
+        for at, (dataset, number) in enumerate(todo):
+            order = self._order(dataset, number, at)
+            self._orders.append(order)
+            yield order
+
+    def _order(self, dataset: DatasetPlan, number: int, at: int) -> Order:
+        shard = dataset.shards[number]
+        names = []
+        for sample in range(shard.first, shard.stop):
+            for member in range(dataset.starts[sample], dataset.starts[sample + 1]):
+                names.append(f"{dataset.keys[sample]}.{dataset.fields[dataset.member_fields[member]]}")
+        files = self._files(dataset, number)
+        labels = self._class_numbers(dataset, number)
+        return Order(
+            shard=at, root=self.job.source + "/", target=os.path.join(self.job.destination, dataset.split, shard.file),
+            part=self.journal.path(f"{shard.file}.{os.getpid()}.part"), record=self._record(dataset, number), names=names,
+            paths=[self.source.paths[file] if file >= 0 else None for file in files],
+            sizes=list(dataset.sizes[shard.first_member : shard.stop_member]),
+            stamps=[self.listing.mtimes_ns[file] if file >= 0 else next(labels) for file in files],
+        )  # fmt: skip
+
+    @staticmethod
+    def _class_numbers(dataset: DatasetPlan, number: int) -> Iterator[int]:
+        shard = dataset.shards[number]
+        return iter(dataset.labels[shard.first : shard.stop] if dataset.labels is not None else ())
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        match event["event"]:
+            case "progress":
+                self.job.progress.advance(event["files"], event["bytes"])
+            case "done":
+                self.written += 1
+            case "disk":
+                raise disk_error(event["what"], event["errno"], self.job.destination)
+            case "inputs":
+                self._input_failed(event["failed"])
+
+    def _input_failed(self, failed: Sequence[tuple[str, str, str]]) -> None:
+        shown = "; ".join(f"{printable(path)}: {why}" for path, _, why in failed[:_SHOWN])
+        more = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
+        if any(kind == "changed" for _, kind, _ in failed):
+            msg = f"source files changed while they were packed ({shown}{more})"
+            raise SourceChanged(msg, path=self.job.source, hint="Let nothing write there; then start anew with --overwrite.")
+        if self.job.config.on_error == "stop":
+            msg = f"{format_count(len(failed), 'source file')} cannot be read ({shown}{more})"
+            hint = "Nothing is lost: mend them and run the same command again, or leave their samples out with --on-error skip."
+            raise SourceUnreadable(msg, path=self.job.source, hint=hint)
+        self.failed.update({path: why for path, _, why in failed})
+
+    def publish(self) -> dict[str, Manifest]:
+        """Index and manifest of each dataset, then the record of the group."""
+        manifests = {}
+        for dataset in self.plan.datasets:
+            folder = os.path.join(self.job.destination, dataset.split)
+            records = [self._record(dataset, number) for number in range(len(dataset.shards))]
+            manifests[dataset.split] = publish.publish_dataset(folder, dataset, records, self.source, self.plan.left_out[dataset.split])
+        if list(manifests) != [""]:
+            publish.publish_group(self.job.destination, manifests)
+        return manifests
+
+
+def dataset_bytes(dataset: DatasetPlan, number: int) -> int:
+    """Source bytes of one shard."""
+    shard = dataset.shards[number]
+    members = range(shard.first_member, shard.stop_member)
+    return sum(dataset.sizes[at] for at in members if dataset.files[at] >= 0)
+
+
+def _index_bytes(plan: PackPlan, paths: Sequence[str]) -> int:
+    path_bytes = sum(map(len, paths)) * 2
+    return sum(publish.index_bytes(dataset, path_bytes) for dataset in plan.datasets)
+
+
+def worker_count(asked: int | None, shards: int) -> tuple[int, str]:
+    """How many workers, and why."""
+    if asked is not None:
+        return max(1, min(asked, shards)), f"{asked} asked for, {format_count(shards, 'shard')} to write"
+    machine = processors()
+    count = max(1, min(machine.count, shards))
+    return count, f"{machine.why}, {format_count(shards, 'shard')} to write: {format_count(count, 'worker')}"
+
+
+def disk_error(what: str, number: int | None, destination: str) -> DestinationError:
+    if number in {errno.ENOSPC, errno.EDQUOT}:
+        return DestinationFull(f"the disk is full ({what})", path=destination, got=f"{format_size(free_bytes(destination))} free", hint=FULL_HINT)
+    return DestinationError(f"the destination cannot be written ({what})", path=destination, hint="Mend it and run the same command again: it continues.")

@@ -1,0 +1,114 @@
+"""A folder of the local (or a mounted) file system. Payload is read with pread, never mapped: a cut file is an error, no SIGBUS."""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from fastfeed.errors import ShardDamaged
+from fastfeed.store.base import Range
+
+MAX_OPEN_FILES = 128
+"""Descriptors kept a process; shards beyond that are reopened when used, least recently used first."""
+
+_HINT = "Run fastfeed verify to see all damage; copy the shard again, or pack again."
+
+
+class _File:
+    """A descriptor that is closed with its last user, so that eviction never pulls it from under a reading thread."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "descriptor"):
+            os.close(self.descriptor)
+
+
+class LocalStore:
+    """Files below a folder.
+
+    Args:
+        root: The folder.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._files: OrderedDict[str, _File] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, str]:
+        return {"root": self.root}
+
+    def __setstate__(self, state: dict[str, str]) -> None:
+        self.__init__(state["root"])  # type: ignore[misc]  # noqa: PLC2801 - a store is its root
+
+    def _file(self, name: str) -> _File:
+        with self._lock:
+            file = self._files.get(name)
+            if file is None:
+                try:
+                    file = _File(os.path.join(self.root, name))
+                except OSError as error:
+                    msg = f"a shard cannot be opened: {error.strerror}"
+                    raise ShardDamaged(msg, path=os.path.join(self.root, name), shard=name, hint=_HINT) from error
+                self._files[name] = file
+                if len(self._files) > MAX_OPEN_FILES:
+                    self._files.popitem(last=False)
+            self._files.move_to_end(name)
+            return file
+
+    def size(self, name: str) -> int:
+        """Bytes of a file.
+
+        Raises:
+            ShardDamaged: No such file.
+        """  # noqa: DOC502 - raised by _file
+        return os.fstat(self._file(name).descriptor).st_size
+
+    def read(self, name: str, start: int, stop: int) -> bytes:
+        """Bytes [start, stop) of a file.
+
+        Raises:
+            ShardDamaged: No such file, an I/O error, or it ends before stop.
+        """
+        file = self._file(name)
+        try:
+            data = os.pread(file.descriptor, stop - start, start)
+            while len(data) < stop - start:  # a signal or a network file system may give less
+                more = os.pread(file.descriptor, stop - start - len(data), start + len(data))
+                if not more:
+                    raise self._cut(name, start, stop, len(data))
+                data += more
+        except OSError as error:
+            raise self._unreadable(name, start, stop, error) from error
+        return data
+
+    def read_many(self, ranges: Sequence[Range]) -> None:
+        """Fill each range's buffer.
+
+        Raises:
+            ShardDamaged: As read().
+        """
+        for name, start, stop, into in ranges:
+            file = self._file(name)
+            filled = 0
+            try:
+                while filled < stop - start:
+                    count = os.preadv(file.descriptor, [into[filled:]], start + filled)
+                    if not count:
+                        raise self._cut(name, start, stop, filled)
+                    filled += count
+            except OSError as error:
+                raise self._unreadable(name, start, stop, error) from error
+
+    def _cut(self, name: str, start: int, stop: int, got: int) -> ShardDamaged:
+        msg = "a shard ends too early: it was cut"
+        path = os.path.join(self.root, name)
+        return ShardDamaged(msg, path=path, shard=name, start=start, stop=stop, expected=stop - start, got=got, hint=_HINT)
+
+    def _unreadable(self, name: str, start: int, stop: int, error: OSError) -> ShardDamaged:
+        msg = f"a shard cannot be read: {error.strerror}"
+        return ShardDamaged(msg, path=os.path.join(self.root, name), shard=name, start=start, stop=stop, hint=_HINT)

@@ -1,0 +1,105 @@
+"""Spans, counters and progress: what the working rooms report to, without knowing who listens.
+
+Reading code calls ``recorder.span(stage, position)`` around each stage of a sample; the null recorder is the default and
+costs one call. Judging lives above (auditor, bench); feed never imports it. Long jobs report to a Progress.
+"""
+
+import heapq
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+_NOTHING = nullcontext()
+
+
+class Recorder(Protocol):
+    """Hears of every stage of every sample."""
+
+    def span(self, stage: str, position: int) -> AbstractContextManager[None]:
+        """A context around one stage ("read", "decode", "transform") of the sample at a position."""
+
+
+class NullRecorder:
+    """Records nothing."""
+
+    __slots__ = ()
+
+    def span(self, stage: str, position: int) -> AbstractContextManager[None]:  # noqa: ARG002 - the protocol's names
+        """A context that does nothing."""
+        return _NOTHING
+
+
+NULL = NullRecorder()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """One stage of one sample, timed by the wall clock."""
+
+    seconds: float
+    stage: str
+    position: int
+
+
+class SlowestRecorder:
+    """Keeps the slowest spans and the total by stage, in constant memory.
+
+    Args:
+        keep: How many spans to keep.
+    """
+
+    def __init__(self, keep: int = 10) -> None:
+        self.total_seconds: dict[str, float] = {}
+        self.spans = 0
+        self._keep = keep
+        self._heap: list[Span] = []
+
+    @contextmanager
+    def span(self, stage: str, position: int) -> Iterator[None]:
+        """Time one stage, whether or not it raises."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - began
+            self.spans += 1
+            self.total_seconds[stage] = self.total_seconds.get(stage, 0.0) + seconds
+            push = heapq.heappush if len(self._heap) < self._keep else heapq.heappushpop
+            push(self._heap, Span(seconds, stage, position))
+
+    def slowest(self) -> list[Span]:
+        """The kept spans, slowest first."""
+        return sorted(self._heap, reverse=True)
+
+
+class Progress(Protocol):
+    """Hears how far a long job is."""
+
+    def start(self, stage: str, items: int | None, size_bytes: int | None) -> None:
+        """A stage begins; None where its size is not known yet."""
+
+    def advance(self, items: int, size_bytes: int) -> None:
+        """This much more of the stage is done."""
+
+    def finish(self) -> None:
+        """The stage is over."""
+
+
+class NullProgress:
+    """Tells nobody."""
+
+    __slots__ = ()
+
+    def start(self, stage: str, items: int | None, size_bytes: int | None) -> None:
+        """Nothing."""
+
+    def advance(self, items: int, size_bytes: int) -> None:
+        """Nothing."""
+
+    def finish(self) -> None:
+        """Nothing."""
+
+
+QUIET = NullProgress()
