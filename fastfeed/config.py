@@ -83,4 +83,8 @@ def worker_environment() -> dict[str, str]:
     """The environment for a worker process: this one's, with this very package importable and nothing on stdin decoded."""
     here = str(Path(__file__).parent.parent)
     paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": str(int(sys.dont_write_bytecode) or "")}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONDONTWRITEBYTECODE": str(int(sys.dont_write_bytecode) or ""),
+    }

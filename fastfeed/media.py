@@ -46,6 +46,7 @@ class Probe(NamedTuple):
 
 NOT_AN_IMAGE = Probe(Codec.UNKNOWN, 0, 0, 0)
 
+_FIRST_BYTES = frozenset(b"\xff\x89GIMRBP\0")
 _HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 _SIMPLE_MAGICS = (
     (b"\xff\xd8\xff", Codec.JPEG), (b"\x89PNG\r\n\x1a\n", Codec.PNG), (b"GIF87a", Codec.GIF), (b"GIF89a", Codec.GIF),
@@ -58,6 +59,8 @@ _XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([1-8])')
 
 def sniff(head: bytes) -> Codec:
     """The image codec by magic bytes, UNKNOWN for anything else."""
+    if not head or head[0] not in _FIRST_BYTES:  # most texts end here
+        return Codec.UNKNOWN
     for magic, codec in _SIMPLE_MAGICS:
         if head.startswith(magic):
             return codec
@@ -84,7 +87,7 @@ def probe(head: bytes) -> Probe:
     """Codec, size and orientation from a file's first HEAD_BYTES.
 
     Args:
-        head: The start of the file, or all of it.
+        head: The start of the file, HEAD_BYTES of it or more.
     """
     codec = sniff(head)
     if codec is Codec.UNKNOWN:

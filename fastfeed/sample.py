@@ -111,10 +111,17 @@ def _parse(line: str, path: str, number: int) -> SkipEntry:
     texts = (entry.source, entry.key, entry.dataset_digest, entry.kind)
     if any(text is not None and not isinstance(text, str) for text in texts) or not isinstance(entry.index, int | None):
         msg = f"line {number} of the skip list has a field of the wrong type"
-        raise UsageError(msg, path=path, got=line.strip()[:80], hint="source, key, dataset_digest, kind are strings; index is a number.")
+        raise UsageError(
+            msg,
+            path=path,
+            got=line.strip()[:80],
+            hint="source, key, dataset_digest, kind are strings; index is a number.",
+        )
     if entry.source is None and entry.key is None and (entry.index is None or entry.dataset_digest is None):
         msg = f"line {number} of the skip list names no sample"
-        raise UsageError(msg, path=path, got=line.strip()[:80], hint="It needs a source, a key, or an index with a dataset_digest.")
+        raise UsageError(
+            msg, path=path, got=line.strip()[:80], hint="It needs a source, a key, or an index with a dataset_digest."
+        )
     return entry
 
 

@@ -33,7 +33,11 @@ def test_help_is_cold():
 
 
 def test_packing_needs_no_torch_and_no_pillow():
-    assert not loaded_after("import fastfeed\nfastfeed.pack\nfastfeed.verify\nfastfeed.unpack") & {"torch", "PIL", "nvidia"}
+    assert not loaded_after("import fastfeed\nfastfeed.pack\nfastfeed.verify\nfastfeed.unpack") & {
+        "torch",
+        "PIL",
+        "nvidia",
+    }
 
 
 def test_the_door_lists_what_it_opens():
@@ -66,9 +70,7 @@ def test_function_size(module):
                 assert lines <= MAX_FUNCTION_LINES, f"{module}:{node.lineno} {node.name} has {lines} lines"
 
 
-@pytest.mark.parametrize(
-    "module", [m for m in MODULES if m.name not in {"__init__.py", "__main__.py"}], ids=str
-)
+@pytest.mark.parametrize("module", [m for m in MODULES if m.name not in {"__init__.py", "__main__.py"}], ids=str)
 def test_each_module_has_its_test(module):
     inside = module.relative_to("fastfeed")
     mirror = ROOT / "tests" / inside.parent / f"test_{inside.name}"
@@ -86,6 +88,9 @@ def test_contracts_name_every_room():
 def test_import_contracts_hold():
     done = subprocess.run(
         [sys.executable, "-c", "from importlinter.cli import lint_imports; raise SystemExit(lint_imports())"],
-        capture_output=True, text=True, cwd=ROOT, check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -67,7 +67,7 @@ class Archive:
         Raises:
             IndexDamaged: The index says no ASCII name.
         """
-        raw = self.index.keys[position]
+        raw: bytes = self.index.keys[position]
         if not raw.isascii():
             msg = "a key in the index is not ASCII"
             raise IndexDamaged(msg, path=self.index.path, sample=position, got=raw)
@@ -120,7 +120,14 @@ class Archive:
             if size != entry.size_bytes:
                 msg = "a shard has the wrong size"
                 hint = "It was cut or changed: copy it again, or pack again."
-                raise ShardDamaged(msg, path=path, shard=entry.file, expected=f"{entry.size_bytes} bytes", got=f"{size} bytes", hint=hint)
+                raise ShardDamaged(
+                    msg,
+                    path=path,
+                    shard=entry.file,
+                    expected=f"{entry.size_bytes} bytes",
+                    got=f"{size} bytes",
+                    hint=hint,
+                )
 
 
 def read_record(path: str) -> Manifest | Group:
@@ -161,7 +168,11 @@ def _nothing_there(path: str) -> NotADataset:
     shards = [name for name in names if SHARD_NAME.fullmatch(name)]
     if shards:
         msg = f"here are shards ({shards[0]} ...) but no {FOLDER} folder with their index: it was not copied along"
-        return NotADataset(msg, path=path, hint=f"Copy {FOLDER} from where they came from (hidden: cp -r and rsync -a take it, * does not).")
+        return NotADataset(
+            msg,
+            path=path,
+            hint=f"Copy {FOLDER} from where they came from (hidden: cp -r and rsync -a take it, * does not).",
+        )
     below = [name for name in names if os.path.isdir(os.path.join(path, name, FOLDER))]
     hint = f"Open {os.path.join(path, below[0])}." if below else "Make one with: fastfeed pack SRC DST."
     return NotADataset("no packed dataset is in this folder", path=path, hint=hint)

@@ -110,7 +110,9 @@ class Strings(Sequence[bytes]):
         start, stop = int(self._starts[row]), int(self._starts[row + 1])
         if not start <= stop <= len(self._data):
             msg = f"row {row} of column {self._column.name} lies outside its column"
-            raise IndexDamaged(msg, path=self._path, expected=f"at most {len(self._data)}", got=f"[{start}, {stop})", hint=_HINT)
+            raise IndexDamaged(
+                msg, path=self._path, expected=f"at most {len(self._data)}", got=f"[{start}, {stop})", hint=_HINT
+            )
         return bytes(self._data[start:stop])
 
 

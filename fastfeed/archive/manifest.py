@@ -141,7 +141,7 @@ def _record(body: dict[str, Any], digest: str) -> Manifest | Group:
         raise ValueError(msg)
     shards = tuple(_checked(ShardEntry(**entry)) for entry in body["shards"])
     classes = body["classes"]
-    if classes is not None and (not all(isinstance(c, str) for c in classes) or len(set(classes)) != len(classes)):
+    if classes is not None and (not all(isinstance(name, str) for name in classes) or len(set(classes)) != len(classes)):
         msg = "classes are not distinct names"
         raise ValueError(msg)
     manifest = Manifest(
@@ -171,7 +171,7 @@ def _prove(manifest: Manifest) -> None:
 
 def _checked(entry: _Entry) -> _Entry:
     _sha256(entry.sha256)
-    counts = (entry.size_bytes, entry.samples) if isinstance(entry, ShardEntry) else (entry.size_bytes,)
+    counts: tuple[Any, ...] = (entry.size_bytes, entry.samples) if isinstance(entry, ShardEntry) else (entry.size_bytes,)
     if not all(isinstance(count, int) and count >= 0 for count in counts):
         msg = f"{entry.file!r} has sizes {counts}"
         raise ValueError(msg)

@@ -143,7 +143,7 @@ def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
     plan = make_plan(listing, job.config, os.path.basename(job.source), job.exclude, failed)
     packed = sum(dataset.source_files for dataset in plan.datasets)
     known = {item.source for items in plan.left_out.values() for item in items}
-    missing = len(listing) - packed - plan.limited - sum(path in known for path in listing.paths())
+    missing = len(listing) - packed - plan.limited - sum(path in known for path in listing.paths)
     if missing:
         msg = f"the plan loses {format_count(missing, 'file')}: this is a fault of fastfeed, please report it"
         raise SourceChanged(msg, path=job.source, expected=len(listing), got=len(listing) - missing)
@@ -212,13 +212,17 @@ def _compare_published(job: Job, done: Mapping[str, Manifest], listing: Listing)
         if manifest.source_digest != listing.digest():
             msg = "the source has changed since it was packed (files came, went, grew or were touched)"
             hint = "Pack into another folder, or replace the old pack with --overwrite."
-            raise SourceChanged(msg, path=job.source, expected=manifest.source_digest[:16], got=listing.digest()[:16], hint=hint)
+            raise SourceChanged(
+                msg, path=job.source, expected=manifest.source_digest[:16], got=listing.digest()[:16], hint=hint
+            )
 
 
 def _compare_options(job: Job, before: Mapping[str, Any], what: str) -> None:
     if before.get("writer") != WRITER:
         msg = f"{what} by another version of the writer is there"
-        raise DestinationOccupied(msg, path=job.destination, expected=WRITER, got=before.get("writer"), hint="Use --overwrite to pack anew.")
+        raise DestinationOccupied(
+            msg, path=job.destination, expected=WRITER, got=before.get("writer"), hint="Use --overwrite to pack anew."
+        )
     then, now = before["options"], dict(job.identity["options"])  # type: ignore[call-overload]
     differing = sorted(name for name in now if then.get(name) != now[name])
     if differing:
@@ -241,13 +245,15 @@ def _compare_job(journal: Journal, job: Job, kept: Listing | None, listing: List
     if kept is None or kept is listing or kept.digest() == listing.digest():
         return
     changes = _changes(kept, listing)
-    msg = f"the source has changed since this pack began: {'; '.join(changes[:_SHOWN])}" + ("; ..." if len(changes) > _SHOWN else "")
+    msg = f"the source has changed since this pack began: {'; '.join(changes[:_SHOWN])}" + (
+        "; ..." if len(changes) > _SHOWN else ""
+    )
     hint = "Undo the change to continue, or start anew with --overwrite."
     raise SourceChanged(msg, path=job.source, hint=hint)
 
 
 def _changes(before: Listing, now: Listing) -> list[str]:
-    was, is_ = (dict(zip(side.paths(), zip(side.sizes, side.mtimes_ns, strict=True), strict=True)) for side in (before, now))
+    was, is_ = (dict(zip(side.paths, zip(side.sizes, side.mtimes_ns, strict=True), strict=True)) for side in (before, now))
     found = [f"{printable(path)} is gone" for path in was if path not in is_]
     found += [f"{printable(path)} is new" for path in is_ if path not in was]
     for path in was:

@@ -151,7 +151,9 @@ class Journal:
             if not planned:
                 msg = f"the manifest there is damaged, so it is not known which files are fastfeed's: {error}"
                 raise DestinationOccupied(msg, path=self.destination, hint="Remove the folder by hand.") from error
-        return [os.path.join(self.destination, split, shard_file(name, at)) for split, name, count in listed for at in range(count)]
+        return [
+            os.path.join(self.destination, split, shard_file(name, at)) for split, name, count in listed for at in range(count)
+        ]
 
 
 def _published(destination: str) -> list[tuple[str, str, int]]:

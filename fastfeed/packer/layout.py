@@ -2,23 +2,21 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable
-from fastfeed.media import Codec
 from fastfeed.packer.names import (
     IMAGEFOLDER_EXTENSIONS,
     FileName,
-    Grouped,
     compound_field,
     group,
     is_image_field,
     split_name,
 )
-from fastfeed.packer.scan import NOT_SNIFFED, LeftOut, Listing
+from fastfeed.packer.scan import LeftOut, Listing
 from fastfeed.sample import printable
 from fastfeed.units import format_count
 
@@ -27,10 +25,6 @@ PARALLEL_NAMES = frozenset({
     "images", "image", "imgs", "img", "jpegimages", "labels", "label", "masks", "mask", "annotations", "annotation",
     "segmentation", "captions", "texts", "audio", "depth",
 })  # fmt: skip
-_CONTENT_FIELDS: dict[int, str] = {
-    Codec.JPEG: "jpg", Codec.PNG: "png", Codec.GIF: "gif", Codec.BMP: "bmp", Codec.WEBP: "webp", Codec.TIFF: "tiff",
-    Codec.AVIF: "avif", Codec.HEIF: "heic", Codec.JPEG2000: "jp2", Codec.JPEGXL: "jxl", Codec.PNM: "ppm", Codec.ICO: "ico",
-}  # fmt: skip
 _STRAY_SHARE = 0.1
 """Files beside class folders are stray (a README, a list) up to this share of all; more is a layout that we do not know."""
 _FIELD_SHARE = 0.05
@@ -40,20 +34,37 @@ _SHOWN = 5
 
 @dataclass(slots=True)
 class Draft:
-    """One dataset before order, keys and shards are settled: its samples in the source's order."""
+    """One dataset before order, keys and shards are settled: its samples in the source's order, in columns."""
 
     split: str
     """Folder of the split below the source, "" without splits."""
     layout: str
     classes: list[str] | None
-    labels: array  # type: ignore[type-arg] # int64 a sample; empty without classes
-    samples: list[Grouped]
-    stems: list[str]
-    """Path below the source without extension, a sample each."""
     as_imagefolder: bool
     """Whether position i is ImageFolder's i."""
+    labels: "array[int]" = field(default_factory=lambda: array("q"))
+    """Class number a sample; empty without classes."""
+    stems: list[str] = field(default_factory=list)
+    """Path below the source without extension, a sample each."""
+    starts: "array[int]" = field(default_factory=lambda: array("Q", [0]))
+    """First member of each sample, and one more."""
+    files: "array[int]" = field(default_factory=lambda: array("q"))
+    """File number a member."""
+    fields: list[str] = field(default_factory=list)
+    """Field a member; sorted within a sample."""
     why: list[str] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.stems)
+
+    def fields_of(self, sample: int) -> list[str]:
+        """Fields of one sample."""
+        return self.fields[self.starts[sample] : self.starts[sample + 1]]
+
+    def files_of(self, sample: int) -> "array[int]":
+        """File numbers of one sample."""
+        return self.files[self.starts[sample] : self.starts[sample + 1]]
 
 
 def read_layout(listing: Listing, config: PackConfig) -> list[Draft]:
@@ -72,9 +83,13 @@ def read_layout(listing: Listing, config: PackConfig) -> list[Draft]:
     tops = _below(listing, "")
     splits, why = _splits(listing, tops, config)
     if not splits:
-        return [replace(draft := _dataset(listing, "", config), why=[why, *draft.why])]
+        drafts = [_dataset(listing, "", config)]
+        drafts[0].why.insert(0, why)
+        return drafts
     within = replace(config, layout="auto" if config.layout == "splits" else config.layout)
-    drafts = [replace(draft := _dataset(listing, name, within), why=[why, *draft.why]) for name in splits]
+    drafts = [_dataset(listing, name, within) for name in splits]
+    for draft in drafts:
+        draft.why.insert(0, why)
     stray = [LeftOut(listing.names[number], "beside", "beside the split folders") for number in listing.files_of(0)]
     drafts[0].left_out.extend(stray)
     return _one_class_map(drafts, config)
@@ -105,16 +120,21 @@ def _splits(listing: Listing, tops: list[str], config: PackConfig) -> tuple[list
     if known and len(known) < len(tops):
         others = ", ".join(printable(name) for name in tops if name not in known)
         msg = f"{', '.join(known)} look like splits, but {others} beside them do not"
-        hint = "Move the others away, pack each split on its own, or choose: --layout splits (all are splits), classes or files."
+        hint = (
+            "Move the others away, pack each split on its own, or choose: --layout splits (all are splits), classes or files."
+        )
         raise SourceAmbiguous(msg, hint=hint)
     if known and _stray(listing, 0, sum(1 for _ in listing.files_of(0))):
         return known, f"splits {', '.join(known)}: all folders at the top have names of splits"
-    return [], "one dataset: the folders at the top are not named like splits" if tops else "one dataset: no folders below"
+    return (
+        [],
+        "one dataset: the folders at the top are not named like splits" if tops else "one dataset: no folders below",
+    )
 
 
 def _stray(listing: Listing, folder: int, count: int) -> bool:
     """Whether a folder's own files are few and no images, so that they may be left out beside the folders in it."""
-    images = any(is_image_field(split_name(listing.names[number])[1]) for number in listing.files_of(folder))
+    images = any(is_image_field(listing.fields[number]) for number in listing.files_of(folder))
     return not images and count <= max(3, _STRAY_SHARE * len(listing))
 
 
@@ -138,7 +158,9 @@ def _choose(listing: Listing, prefix: str, config: PackConfig) -> tuple[str, str
     parallel = [name for name in tops if name.lower() in PARALLEL_NAMES]
     if len(parallel) > 1 or len(parallel) == len(tops):
         msg = f"{where}the folders {', '.join(map(printable, tops[:_SHOWN]))} look like parallel trees, not like classes"
-        raise SourceAmbiguous(msg, hint="Choose: --layout files (each path is a sample) or --layout classes (each folder is a class).")
+        raise SourceAmbiguous(
+            msg, hint="Choose: --layout files (each path is a sample) or --layout classes (each folder is a class)."
+        )
     if not _stray(listing, listing.folders.index(prefix), len(own)):
         example = printable(listing.names[own[0]])
         msg = f"{where}there are {format_count(len(own), 'file')} ({example} ...) beside {format_count(len(tops), 'folder')}"
@@ -147,31 +169,25 @@ def _choose(listing: Listing, prefix: str, config: PackConfig) -> tuple[str, str
     return "classes", f"{where}a class a folder, as ImageFolder reads it: {format_count(len(tops), 'class', 'classes')}"
 
 
-def _file_names(listing: Listing, files: Iterable[int]) -> list[FileName]:
-    found = []
-    for number in files:
-        codec = listing.codecs[number]
-        content = "" if codec == NOT_SNIFFED else _CONTENT_FIELDS.get(codec, "bin")
-        found.append(FileName(listing.names[number], number, content))
-    return found
-
-
 def _classes(listing: Listing, prefix: str, config: PackConfig) -> Draft:
     """ImageFolder's order: class names sorted; in each the folders sorted by path; in each the files sorted by name."""
     start = f"{prefix}/" if prefix else ""
-    inside = [(f[len(start) :], number) for number, f in enumerate(listing.folders) if f.startswith(start) and len(f) > len(start)]
+    inside = [
+        (f[len(start) :], number) for number, f in enumerate(listing.folders) if f.startswith(start) and len(f) > len(start)
+    ]
     inside.sort(key=lambda item: (item[0].partition("/")[0], item[0]))
-    draft = Draft(prefix, "classes", [], array("q"), [], [], as_imagefolder=True)
+    draft = Draft(prefix, "classes", [], as_imagefolder=True)
     grouper = _Grouper(listing, [number for _, number in inside], config, merge_images=config.group == "stem")
     assert draft.classes is not None
     for name, folders in groupby(inside, key=lambda item: item[0].partition("/")[0]):
         for _, number in folders:
-            samples = grouper.folder(number, draft)
-            draft.labels.extend([len(draft.classes)] * len(samples))
+            draft.labels.extend([len(draft.classes)] * grouper.folder(number, draft))
         draft.classes.append(name)
     own = listing.files_of(listing.folders.index(prefix))
     for number in own:
-        draft.left_out.append(LeftOut(f"{start}{listing.names[number]}", "beside", "beside the class folders; ImageFolder ignores it too"))
+        draft.left_out.append(
+            LeftOut(f"{start}{listing.names[number]}", "beside", "beside the class folders; ImageFolder ignores it too")
+        )
     grouper.report(draft)
     _compare_with_imagefolder(draft, grouper)
     return draft
@@ -180,7 +196,7 @@ def _classes(listing: Listing, prefix: str, config: PackConfig) -> Draft:
 def _files(listing: Listing, prefix: str, config: PackConfig) -> Draft:
     start = f"{prefix}/" if prefix else ""
     inside = sorted((f, number) for number, f in enumerate(listing.folders) if f == prefix or f.startswith(start))
-    draft = Draft(prefix, "files", None, array("q"), [], [], as_imagefolder=False)
+    draft = Draft(prefix, "files", None, as_imagefolder=False)
     grouper = _Grouper(listing, [number for _, number in inside], config, merge_images=True)
     for _, number in inside:
         grouper.folder(number, draft)
@@ -194,85 +210,123 @@ class _Grouper:
     def __init__(self, listing: Listing, folders: Sequence[int], config: PackConfig, *, merge_images: bool) -> None:
         self.listing, self.merge_images = listing, merge_images
         self.taken = 0
-        self.foreign: list[str] = []
         self.images, others = self._census(folders)
         if config.group == "auto":
             self.by_stem = merge_images or others > 0
             self.why = "files that share a stem make a sample" if self.by_stem else "each image is a sample"
             if not merge_images and self.images and others:
-                self.why += f", each image starts one ({format_count(self.images, 'image')}, {format_count(others, 'other file')})"
+                self.why += (
+                    f", each image starts one ({format_count(self.images, 'image')}, {format_count(others, 'other file')})"
+                )
         else:
             self.by_stem = config.group == "stem"
             self.why = f"grouping {config.group}: asked for"
 
     def _census(self, folders: Sequence[int]) -> tuple[int, int]:
         """Count images and others, and settle which compound fields ("mask.png") are common enough to be fields."""
-        images = others = 0
+        fields: Counter[str] = Counter()
         compounds: Counter[str] = Counter()
         for folder in folders:
-            for file in _file_names(self.listing, self.listing.files_of(folder)):
-                image = is_image_field(split_name(file.name)[1] or file.content)
-                images, others = images + image, others + (not image)
-                compounds[compound_field(file.name)] += 1
-        enough = _FIELD_SHARE * (images + others)
-        self.compounds = frozenset(name for name, count in compounds.items() if name and count >= enough)
-        return images, others
+            files = self.listing.files_of(folder)
+            fields.update(self.listing.fields[files.start : files.stop])
+            compounds.update(
+                compound_field(name) for name in self.listing.names[files.start : files.stop] if name.count(".") > 1
+            )
+        images = sum(count for name, count in fields.items() if is_image_field(name))
+        total = sum(fields.values())
+        self.compounds = frozenset(name for name, count in compounds.items() if name and count >= _FIELD_SHARE * total)
+        return images, total - images
 
-    def folder(self, number: int, draft: Draft) -> list[Grouped]:
-        """Add one folder's samples to a draft."""
-        files = _file_names(self.listing, self.listing.files_of(number))
-        samples, taken = group(files, self.compounds, by_stem=self.by_stem, merge_images=self.merge_images)
-        self.taken += taken
+    def folder(self, number: int, draft: Draft) -> int:
+        """Add one folder's samples to a draft; give how many."""
+        files = self.listing.files_of(number)
+        names, fields = self.listing.names[files.start : files.stop], self.listing.fields[files.start : files.stop]
         prefix = f"{self.listing.folders[number]}/" if self.listing.folders[number] else ""
-        draft.samples.extend(samples)
-        draft.stems.extend(prefix + sample.stem for sample in samples)
-        self.foreign.extend(prefix + sample.anchor for sample in samples if not _imagefolder_takes(sample.anchor))
-        return samples
+        bases = [split_name(name)[0] for name in names]
+        plain = not self.by_stem or (len(set(bases)) == len(bases) and not any("." in base for base in bases))
+        if plain:  # a file a sample: most folders, so no object is made for a sample
+            draft.stems.extend([prefix + base for base in bases])
+            draft.starts.extend(range(len(draft.files) + 1, len(draft.files) + len(files) + 1))
+            draft.files.extend(files)
+            draft.fields.extend(fields)
+            return len(files)
+        listed = [FileName(*entry) for entry in zip(names, files, fields, strict=True)]
+        samples, taken = group(listed, self.compounds, by_stem=True, merge_images=self.merge_images)
+        self.taken += taken
+        for sample in samples:
+            draft.stems.append(prefix + sample.stem)
+            draft.fields.extend(name for name, _ in sample.members)
+            draft.files.extend(file for _, file in sample.members)
+            draft.starts.append(len(draft.files))
+        return len(samples)
 
     def report(self, draft: Draft) -> None:
         """Say how files became samples."""
         draft.why.append(self.why)
         if self.taken:
-            draft.why.append(f"{format_count(self.taken, 'file')} share stem and kind with another: each is a sample of its own")
-        schemas = Counter(tuple(name for name, _ in sample.members) for sample in draft.samples)
+            draft.why.append(
+                f"{format_count(self.taken, 'file')} share stem and kind with another: each is a sample of its own"
+            )
+        schemas = _schemas(draft)
         if len(schemas) > 1:
             shown = "; ".join(f"{'+'.join(names)} {count:,} x" for names, count in schemas.most_common(3))
             more = f"; and {len(schemas) - 3} more" if len(schemas) > 3 else ""  # noqa: PLR2004 - the three shown
-            draft.why.append(f"samples differ in their fields: {shown}{more} (HF datasets and default collate want equal fields)")
+            draft.why.append(
+                f"samples differ in their fields: {shown}{more} (HF datasets and default collate want equal fields)"
+            )
 
 
-def _imagefolder_takes(name: str) -> bool:
-    return name.lower().endswith(tuple(f".{extension}" for extension in IMAGEFOLDER_EXTENSIONS))
+def _schemas(draft: Draft) -> Counter[tuple[str, ...]]:
+    """How many samples have which fields."""
+    if len(draft.files) == len(draft):
+        return Counter({(name,): count for name, count in Counter(draft.fields).items()})
+    return Counter(tuple(draft.fields_of(sample)) for sample in range(len(draft)))
 
 
 def _compare_with_imagefolder(draft: Draft, grouper: _Grouper) -> None:
-    if not grouper.images:
-        draft.as_imagefolder = False
-    elif grouper.foreign:
-        draft.as_imagefolder = False
-        count, shown = len(grouper.foreign), ", ".join(map(printable, grouper.foreign[:3]))
-        draft.why.append(f"positions are not ImageFolder's: it would ignore {format_count(count, 'sample')} ({shown} ...)")
-    elif grouper.merge_images and any(sum(is_image_field(f) for f, _ in s.members) > 1 for s in draft.samples):
-        draft.as_imagefolder = False
-        draft.why.append("positions are not ImageFolder's: samples hold several images")
-    empty = [printable(name) for number, name in enumerate(draft.classes or []) if number not in set(draft.labels)]
+    empty = (
+        [printable(draft.classes[number]) for number in sorted({*range(len(draft.classes or []))} - {*draft.labels})]
+        if draft.classes
+        else []
+    )
     if empty:
         draft.why.append(f"{format_count(len(empty), 'class', 'classes')} without samples: {', '.join(empty[:_SHOWN])}")
+    if not grouper.images:
+        draft.as_imagefolder = False
+        return
+    takes = tuple(f".{extension}" for extension in IMAGEFOLDER_EXTENSIONS)
+    counts = [
+        sum(grouper.listing.names[file].lower().endswith(takes) for file in draft.files_of(at)) for at in range(len(draft))
+    ]
+    foreign = [at for at, count in enumerate(counts) if count == 0]
+    if foreign:
+        draft.as_imagefolder = False
+        shown = ", ".join(printable(grouper.listing.paths[draft.files_of(at)[0]]) for at in foreign[:3])
+        draft.why.append(
+            f"positions are not ImageFolder's: it would ignore {format_count(len(foreign), 'sample')} ({shown} ...)"
+        )
+    elif max(counts, default=0) > 1:
+        draft.as_imagefolder = False
+        draft.why.append("positions are not ImageFolder's: samples hold several images")
 
 
 def _unify_images(draft: Draft) -> None:
-    """One image extension a dataset: where a sample has one plain image, its field is that of most; content decides decoding."""
-    plain = [[name for name, _ in s.members if "." not in name and is_image_field(name)] for s in draft.samples]
-    if any(len(names) > 1 for names in plain):
-        return
-    counts = Counter(names[0] for names in plain if names)
+    """One image extension a dataset: where no sample has two plain images, their field is that of most."""
+    counts = Counter(name for name in draft.fields if "." not in name and is_image_field(name))
     if len(counts) < 2:  # noqa: PLR2004 - nothing to unify
         return
+    for sample in range(len(draft)) if len(draft.files) > len(draft) else ():
+        if sum(name in counts for name in draft.fields_of(sample)) > 1:
+            return
     most = min(counts, key=lambda name: (-counts[name], name))
-    for number, (sample, names) in enumerate(zip(draft.samples, plain, strict=True)):
-        if names and names[0] != most and all(name != most for name, _ in sample.members):
-            members = sorted((most if name == names[0] else name, file) for name, file in sample.members)
-            draft.samples[number] = sample._replace(members=members)
+    for sample in range(len(draft)):
+        start, stop = draft.starts[sample], draft.starts[sample + 1]
+        members = sorted(
+            (most if name in counts else name, file)
+            for name, file in zip(draft.fields[start:stop], draft.files[start:stop], strict=True)
+        )
+        draft.fields[start:stop] = [name for name, _ in members]
+        draft.files[start:stop] = array("q", [file for _, file in members])
     shown = ", ".join(f"{name} {count:,}" for name, count in counts.most_common())
     draft.why.append(f"images are called {most} in the shards, as most are ({shown}); content decides how they decode")
 
@@ -299,4 +353,3 @@ def _one_class_map(drafts: list[Draft], config: PackConfig) -> list[Draft]:
         draft.as_imagefolder = False
         draft.why.append(f"one class map over all splits: {len(union)} classes ({'; '.join(differing)})")
     return drafts
-

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from fastfeed.archive.shard import LEGAL_FIELD, LEGAL_KEY, MAX_FIELD_BYTES
@@ -22,20 +23,18 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_+-]*")
 _HASH_DIGITS = 10
 
 
+@lru_cache(maxsize=1 << 16)
+def _legal_extension(raw: str) -> str:
+    """Lower-case, or empty where it is no legal field."""
+    extension = raw.lower()
+    return extension if len(extension) <= MAX_FIELD_BYTES and LEGAL_FIELD.fullmatch(extension) else ""
+
+
 def split_name(name: str) -> tuple[str, str]:
     """("a.b.JPG") -> ("a.b", "jpg"); the extension is empty where there is none or where it is no legal field."""
-    base, dot, extension = name.rpartition(".")
-    if not dot or not base:
-        return name, ""
-    extension = extension.lower()
-    if len(extension) > MAX_FIELD_BYTES or not LEGAL_FIELD.fullmatch(extension):
-        return name, ""
-    return base, extension
-
-
-def needs_content(name: str) -> bool:
-    """Whether only the content can tell what the file is: no extension, or one that is no word of a name."""
-    return not split_name(name)[1]
+    dot = name.rfind(".")
+    extension = _legal_extension(name[dot + 1 :]) if dot > 0 else ""
+    return (name[:dot], extension) if extension else (name, "")
 
 
 def canonical(extension: str) -> str:
@@ -43,6 +42,7 @@ def canonical(extension: str) -> str:
     return _CANONICAL.get(extension, extension)
 
 
+@lru_cache(maxsize=1 << 16)
 def is_image_field(field: str) -> bool:
     """Whether a field ("jpg", "mask.png") holds an image by its last part."""
     return field.rpartition(".")[2] in IMAGE_EXTENSIONS
@@ -63,12 +63,12 @@ class FileName(NamedTuple):
 
     name: str
     number: int
-    content: str
-    """Field by content where the name has no usable extension, else empty."""
+    field: str
+    """Its field if nothing in its stem belongs to it: the canonical extension, or what the content says."""
 
 
 def compound_field(name: str) -> str:
-    """"0001.mask.png" -> "mask.png"; empty where nothing but words stands between the first dot and the extension."""
+    """ "0001.mask.png" -> "mask.png"; empty where nothing but words stands between the first dot and the extension."""
     base, extension = split_name(name)
     if not extension or "." not in base:
         return ""
@@ -115,36 +115,35 @@ def group(
 
 
 def _alone(file: FileName) -> Grouped:
-    base, extension = split_name(file.name)
-    field = canonical(extension) if extension else file.content
-    return Grouped(file.name, base, [(field, file.number)])
+    return Grouped(file.name, split_name(file.name)[0], [(file.field, file.number)])
 
 
 def _stem_and_field(
     file: FileName, prefixes: Counter[str], compounds: frozenset[str], *, merge_images: bool
 ) -> tuple[str, str]:
-    base, extension = split_name(file.name)
-    field = canonical(extension) if extension else file.content
-    if "." not in base or (not merge_images and is_image_field(field)):
-        return base, field
+    base = split_name(file.name)[0]
+    if "." not in base or (not merge_images and is_image_field(file.field)):
+        return base, file.field
     prefix, compound = base.partition(".")[0], compound_field(file.name)
-    return (prefix, compound) if prefix and compound in compounds and prefixes[prefix] > 1 else (base, field)
+    return (prefix, compound) if prefix and compound in compounds and prefixes[prefix] > 1 else (base, file.field)
 
 
 class KeyMaker:
-    """Gives every sample a key that is legal and unique, also when case is folded. Call plan() once with all, then key().
+    """Gives every sample a key that is legal and unique, also when case is folded.
 
     A stem that is legal is the key. One that is not, that is too long, or that another equals when case is folded,
     becomes a slug and ten hex digits of the sha256 of its source path; so keys do not depend on the order.
+
+    Args:
+        stems: Of all samples: paths below the source, without extension.
     """
 
-    def __init__(self) -> None:
-        self._folded: Counter[str] = Counter()
+    def __init__(self, stems: Iterable[str]) -> None:
+        folded = [stem.lower() for stem in stems]
+        self._repeated = (
+            {stem for stem, count in Counter(folded).items() if count > 1} if len(set(folded)) < len(folded) else set()
+        )
         self._used: set[str] = set()
-
-    def plan(self, stems: Iterable[str]) -> None:
-        """Count the stems (paths below the source, without extension) of all samples."""
-        self._folded.update(stem.lower() for stem in stems)
 
     def key(self, stem: str, source: str, room: int) -> str:
         """The key of one sample.
@@ -154,15 +153,17 @@ class KeyMaker:
             source: Path below the source of its first file: what the hash is of.
             room: Bytes that the longest of its fields and the dot before it take of the member name.
         """
-        if self._folded[stem.lower()] == 1 and len(stem) + room <= MAX_NAME_BYTES and LEGAL_KEY.fullmatch(stem):
+        folded, digits = stem.lower(), _HASH_DIGITS
+        if len(stem) + room <= MAX_NAME_BYTES and LEGAL_KEY.fullmatch(stem) and folded not in self._repeated:
             key = stem
         else:
-            key = safe_key(stem, source, MAX_NAME_BYTES - room, _HASH_DIGITS)
-        digits = _HASH_DIGITS
-        while key.lower() in self._used:  # a legal stem that looks like another's slug and hash
+            key = safe_key(stem, source, MAX_NAME_BYTES - room, digits)
+            folded = key.lower()
+        while folded in self._used:  # a legal stem that looks like another's slug and hash
             digits += 6
             key = safe_key(stem, source, MAX_NAME_BYTES - room, digits)
-        self._used.add(key.lower())
+            folded = key.lower()
+        self._used.add(folded)
         return key
 
 

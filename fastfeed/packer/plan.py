@@ -35,6 +35,8 @@ class ShardPlan:
     first_member: int
     stop_member: int
     size_bytes: int
+    source_files: int
+    source_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,18 +105,17 @@ def make_plan(listing: Listing, config: PackConfig, name: str, exclude: SkipList
     if listing.unreadable and config.on_error == "stop":
         raise _unreadable(listing.unreadable)
     drafts = read_layout(listing, config)
-    paths = list(listing.paths())
-    keys = _keys(drafts, paths)
+    keys = _keys(drafts, listing.paths)
     left_out: dict[str, list[LeftOut]] = {draft.split: list(draft.left_out) for draft in drafts}
     left_out[drafts[0].split].extend([*listing.left_out, *listing.unreadable])
-    bad = _Bad(listing, paths, exclude, failed)
+    bad = _Bad(listing, exclude, failed)
     datasets, limited = [], 0
     for draft, draft_keys in zip(drafts, keys, strict=True):
         chosen = bad.keep(draft, draft_keys, left_out[draft.split])
         if config.shuffle is not None:
             random.Random(f"fastfeed {config.shuffle} {draft.split}").shuffle(chosen)
         for at in chosen[config.limit or len(chosen) :]:
-            limited += len(draft.samples[at].members)
+            limited += len(draft.files_of(at))
         del chosen[config.limit or len(chosen) :]
         if not chosen:
             msg = f"no sample is left to pack{f' in {draft.split}' if draft.split else ''}"
@@ -133,16 +134,12 @@ def _unreadable(items: Sequence[LeftOut]) -> SourceUnreadable:
 
 def _keys(drafts: Sequence[Draft], paths: Sequence[str]) -> list[list[str]]:
     """Keys for every sample of the call, before any is left out, so that a key never depends on what is."""
-    maker = KeyMaker()
-    for draft in drafts:
-        maker.plan(draft.stems)
+    maker = KeyMaker(stem for draft in drafts for stem in draft.stems)
     found = []
     for draft in drafts:
-        keys = []
-        for sample, stem in zip(draft.samples, draft.stems, strict=True):
-            room = 1 + max(max(len(field) for field, _ in sample.members), len(CLASS_FIELD))
-            keys.append(maker.key(stem, paths[sample.members[0][1]], room))
-        found.append(keys)
+        room = 1 + max(len(CLASS_FIELD), *map(len, set(draft.fields)))
+        files = [paths[draft.files[start]] for start in draft.starts[:-1]]
+        found.append([maker.key(stem, file, room) for stem, file in zip(draft.stems, files, strict=True)])
     return found
 
 
@@ -151,35 +148,35 @@ class _Bad:
     """Knows the samples that must be left out."""
 
     listing: Listing
-    paths: Sequence[str]
     exclude: SkipList
     failed: Mapping[str, str]
 
     def keep(self, draft: Draft, keys: Sequence[str], left_out: list[LeftOut]) -> list[int]:
         """Numbers of the samples that stay; the files of the others go on the list."""
         if not (self.failed or self.exclude.entries or self.listing.unreadable):
-            return list(range(len(draft.samples)))
+            return list(range(len(draft)))
         kept = []
-        for number, (sample, key) in enumerate(zip(draft.samples, keys, strict=True)):
-            files = [file for _, file in sample.members]
-            gone = self._reasons(files, key)
+        for number, key in enumerate(keys):
+            gone = self._reasons(list(draft.files_of(number)), key)
             left_out.extend(gone)
             if not gone:
                 kept.append(number)
         return kept
 
     def _reasons(self, files: list[int], key: str) -> list[LeftOut]:
+        paths = self.listing.paths
         for file in files:
-            path = self.paths[file]
+            path = paths[file]
             if path in self.failed or self.listing.codecs[file] == UNREADABLE:
-                rest = [LeftOut(self.paths[other], "incomplete", f"its sample needs {printable(path)}") for other in files if other != file]
+                why = f"its sample needs {printable(path)}"
+                rest = [LeftOut(paths[other], "incomplete", why) for other in files if other != file]
                 own = [LeftOut(path, "unreadable", self.failed[path])] if path in self.failed else []  # else the scan listed it
                 return own + rest
         for file in files:
-            entry = self.exclude.match(self.paths[file], key)
+            entry = self.exclude.match(paths[file], key)
             if entry is not None:
                 why = f"named by the skip list{f' ({entry.kind})' if entry.kind else ''}"
-                return [LeftOut(self.paths[other], "excluded", why) for other in files]
+                return [LeftOut(paths[other], "excluded", why) for other in files]
         return []
 
 
@@ -196,42 +193,65 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
     """Lay out one dataset, byte for byte."""
     draft = chosen.draft
     with_class = draft.classes is not None and config.write_cls
-    fields = sorted({field for at in chosen.order for field, _ in draft.samples[at].members} | ({CLASS_FIELD} if with_class else set()))
-    if with_class and any(field == CLASS_FIELD for at in chosen.order for field, _ in draft.samples[at].members):
+    names = set(draft.fields)
+    if with_class and CLASS_FIELD in names:
         msg = "the source has files NAME.cls of its own, and the class number would take that name"
         raise SourceAmbiguous(msg, hint="Use --no-cls (the class stays in the index), or --layout files.")
-    number = {field: at for at, field in enumerate(fields)}
-    files, member_fields, sizes, starts = array("q"), array("H"), array("Q"), array("Q", [0])
+    fields = sorted(names | {CLASS_FIELD} if with_class else names)
     labels = array("q", [draft.labels[at] for at in chosen.order]) if draft.classes is not None else None
-    class_members = [(CLASS_FIELD, CLASS_MEMBER)] if with_class else []
-    for at in chosen.order:
-        for field, file in sorted(draft.samples[at].members + class_members):
-            files.append(file)
-            member_fields.append(number[field])
-            sizes.append(listing.sizes[file] if file >= 0 else len(str(draft.labels[at])))
-        starts.append(len(files))
+    files, member_fields, sizes, starts = _members(chosen, listing, fields, with_class=with_class)
     _refuse_huge(files, sizes, listing)
     source_bytes = sum(size for file, size in zip(files, sizes, strict=True) if file >= 0)
     shard_name = draft.split if draft.split and config.name is None else f"{name}-{draft.split}" if draft.split else name
-    offsets, shards = _lay_out(_shard_stops(len(chosen.order), source_bytes, config), _legal_name(shard_name), starts, sizes)
+    stops = _shard_stops(len(chosen.order), source_bytes, config)
+    offsets, shards = _lay_out(stops, _legal_name(shard_name), (starts, files, sizes))
     why = [*draft.why, _shard_reason(len(shards), len(chosen.order), source_bytes, config)]
     order = "shuffled" if config.shuffle is not None else "imagefolder" if draft.as_imagefolder else "source"
     return DatasetPlan(
         split=draft.split, name=_legal_name(shard_name), layout=draft.layout, order=order,
         classes=None if draft.classes is None else tuple(draft.classes), keys=[chosen.keys[at] for at in chosen.order],
         labels=labels, starts=starts, files=files, fields=tuple(fields), member_fields=member_fields, sizes=sizes,
-        offsets=offsets, shards=tuple(shards), source_files=sum(file >= 0 for file in files), source_bytes=source_bytes,
+        offsets=offsets, shards=tuple(shards), source_files=sum(shard.source_files for shard in shards), source_bytes=source_bytes,
         why=tuple(why),
     )  # fmt: skip
+
+
+def _members(
+    chosen: _Chosen, listing: Listing, fields: Sequence[str], *, with_class: bool
+) -> tuple["array[int]", "array[int]", "array[int]", "array[int]"]:
+    """File, field number and size of each member in storage order, and where each sample starts."""
+    draft, number = chosen.draft, {field: at for at, field in enumerate(fields)}
+    files, member_fields, sizes, starts = array("q"), array("H"), array("Q"), array("Q", [0])
+    numbers, class_field = [number[field] for field in draft.fields], number.get(CLASS_FIELD, 0)
+    for at in chosen.order:
+        class_size = len(str(draft.labels[at])) if with_class else 0
+        waiting = with_class
+        for member in range(draft.starts[at], draft.starts[at + 1]):
+            if waiting and numbers[member] > class_field:
+                files.append(CLASS_MEMBER)
+                member_fields.append(class_field)
+                sizes.append(class_size)
+                waiting = False
+            file = draft.files[member]
+            files.append(file)
+            member_fields.append(numbers[member])
+            sizes.append(listing.sizes[file])
+        if waiting:
+            files.append(CLASS_MEMBER)
+            member_fields.append(class_field)
+            sizes.append(class_size)
+        starts.append(len(files))
+    return files, member_fields, sizes, starts
 
 
 def _refuse_huge(files: Sequence[int], sizes: Sequence[int], listing: Listing) -> None:
     if max(sizes) <= tar.MAX_MEMBER_BYTES:
         return
-    paths = list(listing.paths())
-    huge = [paths[file] for file, size in zip(files, sizes, strict=True) if size > tar.MAX_MEMBER_BYTES]
+    huge = [listing.paths[file] for file, size in zip(files, sizes, strict=True) if size > tar.MAX_MEMBER_BYTES]
     msg = f"{format_count(len(huge), 'file')} of 8 GiB or more cannot be a member ({', '.join(map(printable, huge[:_SHOWN]))})"
-    raise SourceUnreadable(msg, expected="below 8 GiB, the most that every tar reader takes", hint="Split them, or exclude them.")
+    raise SourceUnreadable(
+        msg, expected="below 8 GiB, the most that every tar reader takes", hint="Split them, or exclude them."
+    )
 
 
 def _legal_name(name: str) -> str:
@@ -266,16 +286,19 @@ def _shard_stops(samples: int, source_bytes: int, config: PackConfig) -> list[in
 
 
 def _lay_out(
-    stops: Sequence[int], name: str, starts: "array[int]", sizes: "array[int]"
+    stops: Sequence[int], name: str, members: tuple["array[int]", "array[int]", "array[int]"]
 ) -> tuple["array[int]", list[ShardPlan]]:
+    """Payload offset of each member, and the shards. members: starts of samples, files, sizes."""
+    starts, files, sizes = members
     offsets, shards, first = array("Q"), [], 0
     for number, stop in enumerate(stops):
-        at = 0
-        for size in sizes[starts[first] : starts[stop]]:
+        at, begin, end = 0, starts[first], starts[stop]
+        for size in sizes[begin:end]:
             offsets.append(at + tar.BLOCK_BYTES)
-            at += tar.span_bytes(size)
+            at += tar.BLOCK_BYTES + size + -size % tar.BLOCK_BYTES
+        own = [size for file, size in zip(files[begin:end], sizes[begin:end], strict=True) if file >= 0]
         size_bytes = at + tar.trailer_bytes(at)
-        shards.append(ShardPlan(shard_file(name, number), first, stop, starts[first], starts[stop], size_bytes))
+        shards.append(ShardPlan(shard_file(name, number), first, stop, begin, end, size_bytes, len(own), sum(own)))
         first = stop
     return offsets, shards
 
@@ -287,8 +310,10 @@ def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList)
         share = overhead / max(1, dataset.source_bytes)
         if share > _NOTABLE_OVERHEAD:
             text = f"{dataset.name}: tar headers and padding add {format_size(overhead)} ({share:.0%} of the source): its files are small"
-            classes = sum(file == CLASS_MEMBER for file in dataset.files) * 2 * tar.BLOCK_BYTES
-            notes.append(text + (f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else ""))
+            classes = dataset.files.count(CLASS_MEMBER) * 2 * tar.BLOCK_BYTES
+            notes.append(
+                text + (f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else "")
+            )
     if listing.repeated:
         first = listing.repeated[0]
         text = f"{format_count(len(listing.repeated), 'file')} are links to others in the source, packed once for each name"
@@ -296,5 +321,7 @@ def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList)
     missed = list(exclude.unmatched())
     if missed:
         first_name = missed[0].source or missed[0].key or f"index {missed[0].index}"
-        notes.append(f"{format_count(len(missed), 'entry', 'entries')} of the skip list match no sample ({printable(first_name)})")
+        notes.append(
+            f"{format_count(len(missed), 'entry', 'entries')} of the skip list match no sample ({printable(first_name)})"
+        )
     return tuple(notes)

@@ -9,21 +9,35 @@ import os
 import stat
 from array import array
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from fastfeed.archive import columns
 from fastfeed.archive.columns import BYTES, ColumnData
 from fastfeed.errors import IndexDamaged, SourceUnreadable
-from fastfeed.media import sniff
-from fastfeed.packer.names import needs_content
+from fastfeed.media import Codec, sniff
+from fastfeed.packer.names import canonical, split_name
 from fastfeed.sample import printable
 from fastfeed.trace import QUIET, Progress
 
 NOT_SNIFFED = 255
 UNREADABLE = 254
 _SNIFF_BYTES = 512
-_SYSTEM_NAMES = {"Thumbs.db": "Windows thumbnails", "desktop.ini": "Windows folder settings", "__MACOSX": "leftovers of a macOS archive"}
-_KINDS = ((stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "character device"), (stat.S_ISBLK, "block device"))
+_CONTENT_FIELDS: dict[int, str] = {
+    Codec.JPEG: "jpg", Codec.PNG: "png", Codec.GIF: "gif", Codec.BMP: "bmp", Codec.WEBP: "webp", Codec.TIFF: "tiff",
+    Codec.AVIF: "avif", Codec.HEIF: "heic", Codec.JPEG2000: "jp2", Codec.JPEGXL: "jxl", Codec.PNM: "ppm", Codec.ICO: "ico",
+}  # fmt: skip
+_SYSTEM_NAMES = {
+    "Thumbs.db": "Windows thumbnails",
+    "desktop.ini": "Windows folder settings",
+    "__MACOSX": "leftovers of a macOS archive",
+}
+_KINDS = (
+    (stat.S_ISFIFO, "FIFO"),
+    (stat.S_ISSOCK, "socket"),
+    (stat.S_ISCHR, "character device"),
+    (stat.S_ISBLK, "block device"),
+)
 
 
 class LeftOut(NamedTuple):
@@ -65,12 +79,22 @@ class Listing:
         """File numbers of a folder."""
         return range(self.folder_starts[folder], self.folder_starts[folder + 1])
 
-    def paths(self) -> Iterator[str]:
-        """Path of each file below the source, in file order."""
+    @cached_property
+    def paths(self) -> list[str]:
+        """Path of each file below the source, in file order. Not before the listing is complete."""
+        found: list[str] = []
         for number, folder in enumerate(self.folders):
             prefix = f"{folder}/" if folder else ""
-            for file in self.files_of(number):
-                yield prefix + self.names[file]
+            found.extend([prefix + self.names[file] for file in self.files_of(number)])
+        return found
+
+    @cached_property
+    def fields(self) -> list[str]:
+        """Field of each file by its extension (canonical), or by content where the name does not tell ("bin" if nothing does)."""
+        return [
+            canonical(split_name(name)[1]) or _CONTENT_FIELDS.get(codec, "bin")
+            for name, codec in zip(self.names, self.codecs, strict=True)
+        ]
 
     def digest(self) -> str:
         """sha256 over (path, size, mtime) of all files: equal exactly if no file came, went, grew or was touched."""
@@ -170,7 +194,7 @@ class _Walk:
 
     def run(self) -> None:
         facts = os.stat(self.root)
-        stack = [("", ((facts.st_dev, facts.st_ino),))]
+        stack: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", ((facts.st_dev, facts.st_ino),))]
         while stack:
             folder, chain = stack.pop()
             below = self._folder(folder)
@@ -230,7 +254,7 @@ class _Walk:
             return 0
         if facts.st_nlink > 1 or entry.is_symlink():
             self._note_repeat(path, facts)
-        codec = self._sniff(path) if needs_content(name) else NOT_SNIFFED
+        codec = NOT_SNIFFED if split_name(name)[1] else self._sniff(path)
         self._take(name, facts.st_size, facts.st_mtime_ns, codec)
         return facts.st_size
 

@@ -14,8 +14,8 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import xxhash
@@ -55,6 +55,9 @@ class Order:
     stamps: list[int]
     """mtime in ns of the source file; of a class member its number."""
 
+    digest: str
+    """Of what decides the shard's bytes and what it is read from: a finished shard counts only for an equal order."""
+
     def encode(self) -> bytes:
         """As one line of JSON."""
         return json.dumps([getattr(self, name) for name in self.__slots__]).encode() + b"\n"
@@ -64,10 +67,13 @@ class Order:
         """From one line of JSON."""
         return cls(*json.loads(line))
 
-    def digest(self) -> str:
-        """Of what decides the shard's bytes and what it was read from: a finished shard counts only for an equal order."""
-        body = json.dumps([self.names, self.paths, self.sizes, self.stamps]).encode()
-        return hashlib.sha256(body).hexdigest()
+
+def order_digest(names: Sequence[str], paths: Sequence[str | None], sizes: "array[int]", stamps: Sequence[int]) -> str:
+    """The digest of an order with these members."""
+    digest = hashlib.sha256("\0".join(names).encode())
+    digest.update(os.fsencode("\0".join([path or "" for path in paths])))
+    digest.update(sizes.tobytes() + array("q", stamps).tobytes())
+    return digest.hexdigest()
 
 
 class InputFailed(Exception):
@@ -86,24 +92,8 @@ class DiskFailed(Exception):
 class Record:
     """What is known of a shard's members only after reading them."""
 
-    xxh3: "array[int]"
-    codec: bytearray
-    width: "array[int]"
-    height: "array[int]"
-    orientation: bytearray
-
-    @classmethod
-    def empty(cls) -> "Record":
-        """No member yet."""
-        return cls(array("Q"), bytearray(), array("I"), array("I"), bytearray())
-
-    def add(self, checksum: int, facts: Probe) -> None:
-        """One more member."""
-        self.xxh3.append(checksum)
-        self.codec.append(facts.codec)
-        self.width.append(facts.width)
-        self.height.append(facts.height)
-        self.orientation.append(facts.orientation)
+    xxh3: list[int] = field(default_factory=list)
+    probes: list[Probe] = field(default_factory=list)
 
 
 class ShardWriter:
@@ -117,7 +107,7 @@ class ShardWriter:
     def __init__(self, order: Order, report: Callable[[int, int], None]) -> None:
         self.order, self.report = order, report
         self.sha256 = hashlib.sha256()
-        self.record = Record.empty()
+        self.record = Record()
         self._pending: list[bytes] = []
         self._pending_bytes = self._written = 0
         self._files = self._bytes = 0
@@ -155,18 +145,20 @@ class ShardWriter:
         return sha256
 
     def _save_record(self, sha256: str) -> None:
-        body = (self.record, sha256, self.order.digest())
+        body = (self.record, sha256, self.order.digest)
         publish(self.order.part + ".record.part", self.order.record, lambda file: write_record(file, *body))
 
     def _member(self, name: str, path: str | None, size: int, stamp: int) -> None:
         self._put(tar.header(name.encode("ascii"), size))
         if path is None:
             payload = str(stamp).encode()
-            self.record.add(digest(payload), NOT_AN_IMAGE)
+            self.record.xxh3.append(digest(payload))
+            self.record.probes.append(NOT_AN_IMAGE)
             self._put(payload)
         elif size <= CHUNK_BYTES:
             payload = _read_small(self.order.root + path, path, size, stamp)
-            self.record.add(digest(payload), probe(payload[:HEAD_BYTES]))
+            self.record.xxh3.append(digest(payload))
+            self.record.probes.append(probe(payload))
             self._put(payload)
             self._done(size)
         else:
@@ -190,7 +182,8 @@ class ShardWriter:
                 left -= len(piece)
             if source.read(1):
                 raise InputFailed(path, "changed", "it grew while it was read")
-        self.record.add(checksum.intdigest(), probe(head))
+        self.record.xxh3.append(checksum.intdigest())
+        self.record.probes.append(probe(head))
         self._done(size)
 
     def _done(self, size: int) -> None:
@@ -232,7 +225,7 @@ class Source:
         facts = os.fstat(self._fd)
         if facts.st_size != size or facts.st_mtime_ns != stamp or not stat.S_ISREG(facts.st_mode):
             os.close(self._fd)
-            raise InputFailed(path, "changed", f"planned with {size} bytes and mtime {stamp}, now {facts.st_size} and {facts.st_mtime_ns}")
+            raise _changed(path, size, stamp, facts)
 
     def __enter__(self) -> "Source":
         return self
@@ -253,29 +246,44 @@ class Source:
 
 
 def _read_small(full: str, path: str, size: int, stamp: int) -> bytes:
-    """All of a file, in one read where the system gives it in one."""
-    with Source(full, path, size, stamp) as source:
-        data = source.read(size + 1)
-        while len(data) < size:
-            more = source.read(size + 1 - len(data))
-            if not more:
-                raise InputFailed(path, "changed", f"it ended at byte {len(data)} of {size}")
-            data += more
+    """All of a file: Source, open-coded for the system giving it in one read, since this runs once a file."""
+    try:
+        descriptor = os.open(full, _OPEN)
+        try:
+            facts = os.fstat(descriptor)
+            if facts.st_size != size or facts.st_mtime_ns != stamp or not stat.S_ISREG(facts.st_mode):
+                raise _changed(path, size, stamp, facts)
+            data = os.read(descriptor, size + 1)
+            while len(data) < size:
+                more = os.read(descriptor, size + 1 - len(data))
+                if not more:
+                    raise InputFailed(path, "changed", f"it ended at byte {len(data)} of {size}")
+                data += more
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise InputFailed(path, "unreadable", error.strerror or "cannot be read") from error
     if len(data) != size:
         raise InputFailed(path, "changed", "it grew while it was read")
     return data
 
 
-def write_record(file: BinaryIO, record: Record, sha256: str, order_digest: str) -> None:
+def _changed(path: str, size: int, stamp: int, facts: os.stat_result) -> InputFailed:
+    now = f"now {facts.st_size} and {facts.st_mtime_ns}" if stat.S_ISREG(facts.st_mode) else "now no regular file"
+    return InputFailed(path, "changed", f"planned with {size} bytes and mtime {stamp}, {now}")
+
+
+def write_record(file: BinaryIO, record: Record, sha256: str, order: str) -> None:
     """A shard's record: checksums and headers of its members, its sha256, the digest of its order."""
+    codecs, widths, heights, orientations = zip(*record.probes, strict=True)
     listed = [
-        ColumnData("member", "xxh3", "uint64", (record.xxh3,)),
-        ColumnData("member", "width", "uint32", (record.width,)),
-        ColumnData("member", "height", "uint32", (record.height,)),
-        ColumnData("member", "codec", "uint8", (record.codec,)),
-        ColumnData("member", "orientation", "uint8", (record.orientation,)),
+        ColumnData("member", "xxh3", "uint64", (array("Q", record.xxh3),)),
+        ColumnData("member", "width", "uint32", (array("I", widths),)),
+        ColumnData("member", "height", "uint32", (array("I", heights),)),
+        ColumnData("member", "codec", "uint8", (bytes(codecs),)),
+        ColumnData("member", "orientation", "uint8", (bytes(orientations),)),
     ]
-    for name, text in (("sha256", sha256), ("order", order_digest)):
+    for name, text in (("sha256", sha256), ("order", order)):
         listed.append(ColumnData("shard", name, BYTES, (array("Q", [0, len(text)]), text.encode())))
     columns.write(file, {"member": len(record.xxh3), "shard": 1}, listed)
 

@@ -15,7 +15,7 @@ from fastfeed.packer.crew import Crew
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan
 from fastfeed.packer.scan import Listing
-from fastfeed.packer.worker import Order, read_record, remove
+from fastfeed.packer.worker import Order, order_digest, read_record, remove
 from fastfeed.sample import SkipList, printable
 from fastfeed.trace import Progress
 from fastfeed.units import format_count, format_size
@@ -43,7 +43,7 @@ class Writing:
 
     def __init__(self, job: Job, journal: Journal, plan: PackPlan, listing: Listing) -> None:
         self.job, self.journal, self.plan = job, journal, plan
-        self.source = publish.SourceFacts(list(listing.paths()), listing.digest(), job.identity["options"])  # type: ignore[arg-type]
+        self.source = publish.SourceFacts(listing.paths, listing.digest(), job.identity["options"])  # type: ignore[arg-type]
         self.listing = listing
         self.failed: dict[str, str] = {}
         self.kept = self.written = 0
@@ -57,7 +57,7 @@ class Writing:
             SourceChanged: One is not what the scan saw.
             DestinationFull: No space.
             WorkerDied: A worker was killed.
-        """  # noqa: DOC502 - raised by what it calls
+        """
         todo: list[tuple[DatasetPlan, int]] = []
         for dataset in self.plan.datasets:
             os.makedirs(os.path.join(self.job.destination, dataset.split), exist_ok=True)
@@ -67,20 +67,25 @@ class Writing:
                 else:
                     todo.append((dataset, number))
         missing = sum(dataset.shards[number].size_bytes for dataset, number in todo)
-        need, free = missing + _index_bytes(self.plan, self.source.paths) + _SPARE_BYTES, free_bytes(self.job.destination)
+        need, free = (
+            missing + _index_bytes(self.plan, self.source.paths) + _SPARE_BYTES,
+            free_bytes(self.job.destination),
+        )
         if need > free:
             msg = "there is not enough free space"
-            raise DestinationFull(msg, path=self.job.destination, expected=format_size(need), got=f"{format_size(free)} free", hint=FULL_HINT)
-        files = sum(sum(f >= 0 for f in self._files(dataset, number)) for dataset, number in todo)
-        self.job.progress.start("pack", files, sum(dataset_bytes(dataset, number) for dataset, number in todo))
+            raise DestinationFull(
+                msg,
+                path=self.job.destination,
+                expected=format_size(need),
+                got=f"{format_size(free)} free",
+                hint=FULL_HINT,
+            )
+        shards = [dataset.shards[number] for dataset, number in todo]
+        self.job.progress.start("pack", sum(s.source_files for s in shards), sum(s.source_bytes for s in shards))
         workers, _ = worker_count(self.job.workers, len(todo))
         with Crew(workers) as crew:
             crew.run(self._give(todo), self._hear)
         self.job.progress.finish()
-
-    def _files(self, dataset: DatasetPlan, number: int) -> Sequence[int]:
-        shard = dataset.shards[number]
-        return dataset.files[shard.first_member : shard.stop_member]
 
     def _record(self, dataset: DatasetPlan, number: int) -> str:
         return self.journal.path(f"{dataset.shards[number].file}.done")
@@ -91,7 +96,7 @@ class Writing:
         target = os.path.join(self.job.destination, dataset.split, shard.file)
         found = read_record(self._record(dataset, number))
         whole = os.path.exists(target) and os.path.getsize(target) == shard.size_bytes
-        if found is not None and whole and found[2] == self._order(dataset, number, 0).digest():
+        if found is not None and whole and found[2] == self._order(dataset, number, 0).digest:
             return True
         remove(target)
         remove(self._record(dataset, number))
@@ -105,18 +110,23 @@ class Writing:
 
     def _order(self, dataset: DatasetPlan, number: int, at: int) -> Order:
         shard = dataset.shards[number]
+        suffixes = [f".{field}" for field in dataset.fields]
         names = []
         for sample in range(shard.first, shard.stop):
-            for member in range(dataset.starts[sample], dataset.starts[sample + 1]):
-                names.append(f"{dataset.keys[sample]}.{dataset.fields[dataset.member_fields[member]]}")
-        files = self._files(dataset, number)
+            key, members = (
+                dataset.keys[sample],
+                dataset.member_fields[dataset.starts[sample] : dataset.starts[sample + 1]],
+            )
+            names.extend([key + suffixes[field] for field in members])
+        files = dataset.files[shard.first_member : shard.stop_member]
         labels = self._class_numbers(dataset, number)
+        paths = [self.source.paths[file] if file >= 0 else None for file in files]
+        sizes = dataset.sizes[shard.first_member : shard.stop_member]
+        stamps = [self.listing.mtimes_ns[file] if file >= 0 else next(labels) for file in files]
         return Order(
             shard=at, root=self.job.source + "/", target=os.path.join(self.job.destination, dataset.split, shard.file),
             part=self.journal.path(f"{shard.file}.{os.getpid()}.part"), record=self._record(dataset, number), names=names,
-            paths=[self.source.paths[file] if file >= 0 else None for file in files],
-            sizes=list(dataset.sizes[shard.first_member : shard.stop_member]),
-            stamps=[self.listing.mtimes_ns[file] if file >= 0 else next(labels) for file in files],
+            paths=paths, sizes=list(sizes), stamps=stamps, digest=order_digest(names, paths, sizes, stamps),
         )  # fmt: skip
 
     @staticmethod
@@ -153,17 +163,12 @@ class Writing:
         for dataset in self.plan.datasets:
             folder = os.path.join(self.job.destination, dataset.split)
             records = [self._record(dataset, number) for number in range(len(dataset.shards))]
-            manifests[dataset.split] = publish.publish_dataset(folder, dataset, records, self.source, self.plan.left_out[dataset.split])
+            manifests[dataset.split] = publish.publish_dataset(
+                folder, dataset, records, self.source, self.plan.left_out[dataset.split]
+            )
         if list(manifests) != [""]:
             publish.publish_group(self.job.destination, manifests)
         return manifests
-
-
-def dataset_bytes(dataset: DatasetPlan, number: int) -> int:
-    """Source bytes of one shard."""
-    shard = dataset.shards[number]
-    members = range(shard.first_member, shard.stop_member)
-    return sum(dataset.sizes[at] for at in members if dataset.files[at] >= 0)
 
 
 def _index_bytes(plan: PackPlan, paths: Sequence[str]) -> int:
@@ -182,5 +187,14 @@ def worker_count(asked: int | None, shards: int) -> tuple[int, str]:
 
 def disk_error(what: str, number: int | None, destination: str) -> DestinationError:
     if number in {errno.ENOSPC, errno.EDQUOT}:
-        return DestinationFull(f"the disk is full ({what})", path=destination, got=f"{format_size(free_bytes(destination))} free", hint=FULL_HINT)
-    return DestinationError(f"the destination cannot be written ({what})", path=destination, hint="Mend it and run the same command again: it continues.")
+        return DestinationFull(
+            f"the disk is full ({what})",
+            path=destination,
+            got=f"{format_size(free_bytes(destination))} free",
+            hint=FULL_HINT,
+        )
+    return DestinationError(
+        f"the destination cannot be written ({what})",
+        path=destination,
+        hint="Mend it and run the same command again: it continues.",
+    )

@@ -65,7 +65,7 @@ class LocalStore:
 
         Raises:
             ShardDamaged: No such file.
-        """  # noqa: DOC502 - raised by _file
+        """
         return os.fstat(self._file(name).descriptor).st_size
 
     def read(self, name: str, start: int, stop: int) -> bytes:

@@ -28,7 +28,7 @@ class MemoryStore:
 
         Raises:
             ShardDamaged: No such file.
-        """  # noqa: DOC502 - raised by _content
+        """
         return len(self._content(name))
 
     def read(self, name: str, start: int, stop: int) -> bytes:
@@ -48,6 +48,6 @@ class MemoryStore:
 
         Raises:
             ShardDamaged: As read().
-        """  # noqa: DOC502 - raised by read
+        """
         for name, start, stop, into in ranges:
             into[:] = self.read(name, start, stop)
