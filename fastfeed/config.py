@@ -42,6 +42,8 @@ class PackConfig:
     """Stem of the shard names; None takes it from the source folder or the split."""
     limit: int | None = None
     """Only the first N samples of each dataset."""
+    hidden: bool = False
+    """Take files and folders whose names begin with a dot as well (never AppleDouble notes and other system files)."""
     on_error: OnError = "stop"
     """What an unreadable source file does: stop the run, or leave its sample out and record it."""
 
@@ -76,6 +78,7 @@ class PackOptions(TypedDict, total=False):
     write_cls: bool
     name: str | None
     limit: int | None
+    hidden: bool
     on_error: OnError
 
 

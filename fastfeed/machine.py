@@ -28,7 +28,7 @@ def processors(cgroup_root: str = "/sys/fs/cgroup", self_cgroup: str = "/proc/se
     quota = _quota(Path(cgroup_root), Path(self_cgroup))
     if quota is not None and quota < affinity:
         count = max(1, int(quota))
-        return Processors(count, f"{format_count(count, 'processor')} (cgroup quota of {quota:.2g})")
+        return Processors(count, f"{format_count(count, 'processor')} (cgroup quota of {round(quota, 2):g})")
     return Processors(affinity, f"{format_count(affinity, 'processor')} (affinity mask)")
 
 

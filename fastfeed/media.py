@@ -50,10 +50,12 @@ _FIRST_BYTES = frozenset(b"\xff\x89GIMRBP\0")
 _HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 _SIMPLE_MAGICS = (
     (b"\xff\xd8\xff", Codec.JPEG), (b"\x89PNG\r\n\x1a\n", Codec.PNG), (b"GIF87a", Codec.GIF), (b"GIF89a", Codec.GIF),
-    (b"II*\0", Codec.TIFF), (b"MM\0*", Codec.TIFF), (b"II+\0", Codec.TIFF), (b"MM\0+", Codec.TIFF), (b"\xff\x4f\xff\x51", Codec.JPEG2000),
+    (b"II*\0", Codec.TIFF), (b"MM\0*", Codec.TIFF), (b"II+\0", Codec.TIFF), (b"MM\0+", Codec.TIFF),
+    (b"\xff\x4f\xff\x51", Codec.JPEG2000),
     (b"\0\0\0\x0cjP  \r\n\x87\n", Codec.JPEG2000), (b"\xff\x0a", Codec.JPEGXL), (b"\0\0\0\x0cJXL \r\n\x87\n", Codec.JPEGXL),
 )  # fmt: skip
-_PNM = re.compile(rb"P[1-6](?:\s+|#[^\n]*\n)+(\d{1,9})(?:\s+|#[^\n]*\n)+(\d{1,9})\s")
+_BLANKS = rb"(?:\s|#[^\n]*+\n)++"  # possessive: a text of "P6" and blanks must not cost 2**blanks
+_PNM = re.compile(rb"P[1-6]%b(\d{1,9})%b(\d{1,9})\s" % (_BLANKS, _BLANKS))
 _XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([1-8])')
 
 
@@ -130,10 +132,11 @@ def _jpeg(head: bytes) -> tuple[int, int, int]:
 
 _JPEG_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _JPEG_ALONE = frozenset({0x00, 0x01, 0xFF, *range(0xD0, 0xD9)})
+_IFD_KINDS = {3: "H", 4: "I", 9: "i"}  # SHORT, LONG, SLONG
 
 
 def _ifd(data: bytes, wanted: tuple[int, ...]) -> dict[int, int]:
-    """Values of the wanted tags of the first directory of a TIFF structure; only SHORT and LONG with one value."""
+    """Values of the wanted tags of the first directory of a TIFF structure; only whole numbers of 16 or 32 bits, one value."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])
     if order is None:
         return {}  # BigTIFF too: its size stays unknown
@@ -142,8 +145,8 @@ def _ifd(data: bytes, wanted: tuple[int, ...]) -> dict[int, int]:
     found: dict[int, int] = {}
     for entry in range(start + 2, min(start + 2 + 12 * count, len(data) - 11), 12):
         tag, kind, values = struct.unpack_from(order + "HHI", data, entry)
-        if tag in wanted and kind in {3, 4} and values == 1:
-            (found[tag],) = struct.unpack_from(order + ("H" if kind == 3 else "I"), data, entry + 8)  # noqa: PLR2004 - SHORT
+        if tag in wanted and kind in _IFD_KINDS and values == 1:
+            (found[tag],) = struct.unpack_from(order + _IFD_KINDS[kind], data, entry + 8)
     return found
 
 

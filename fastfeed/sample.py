@@ -105,7 +105,7 @@ def _parse(line: str, path: str, number: int) -> SkipEntry:
     try:
         record = json.loads(line)
         entry = SkipEntry(**{name: record.get(name) for name in SkipEntry.__slots__})
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         msg = f"line {number} of the skip list is not a JSON object: {error}"
         raise UsageError(msg, path=path, got=line.strip()[:80]) from error
     texts = (entry.source, entry.key, entry.dataset_digest, entry.kind)

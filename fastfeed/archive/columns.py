@@ -143,7 +143,7 @@ def read_table(head: Buffer, file_bytes: int, path: str) -> ColumnTable:
         raise _damaged("the column table is damaged", path, HEAD.size, HEAD.size + table_bytes, f"{digest:016x}", got)
     try:
         tables, columns = _parse(raw, file_bytes)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         message = f"the column table breaks a rule: {error}"
         raise _damaged(message, path, HEAD.size, HEAD.size + table_bytes, None, None) from error
     return ColumnTable(file_bytes, tables, columns, _aligned(HEAD.size + table_bytes))
@@ -156,7 +156,7 @@ def table_bytes(head: Buffer) -> int:
     return HEAD.size + min(int(HEAD.unpack_from(head)[2]), MAX_TABLE_BYTES)
 
 
-def _damaged(message: str, path: str, start: int, stop: int, expected: object, got: object) -> IndexDamaged:  # noqa: PLR0913, PLR0917 - the facts of one error
+def _damaged(message: str, path: str, start: int, stop: int, expected: object, got: object) -> IndexDamaged:  # noqa: PLR0917 - the facts of one error
     hint = "Run fastfeed verify to see what else is damaged; restore the file from a copy, or pack again."
     return IndexDamaged(message, path=path, start=start, stop=stop, expected=expected, got=got, hint=hint)
 
@@ -181,10 +181,10 @@ def _parse(raw: bytes, file_bytes: int) -> tuple[dict[str, int], dict[tuple[str,
 
 def _column(entry: dict[str, object], tables: dict[str, int], at: int) -> Column:
     """One entry of the table, its extents laid from at on. Sizes that do not follow from type and rows raise ValueError."""
-    table, name, kind, xxh3, required = (entry[key] for key in ("table", "name", "type", "xxh3", "required"))
-    sizes = entry["bytes"]
-    if not (isinstance(table, str) and isinstance(name, str) and isinstance(kind, str) and isinstance(sizes, list)):
-        msg = "a column entry has a field of the wrong type"
+    table, name, kind, xxh3 = (_text(entry[key]) for key in ("table", "name", "type", "xxh3"))
+    required, sizes = entry["required"], entry["bytes"]
+    if not (isinstance(required, bool) and isinstance(sizes, list)):
+        msg = f"column {name} of {table} has a field of the wrong type"
         raise TypeError(msg)
     rows = tables[table]
     expected = (rows + 1) * 8 if kind in {STARTS, BYTES} else rows * ITEM_BYTES.get(kind, 0)
@@ -200,7 +200,14 @@ def _column(entry: dict[str, object], tables: dict[str, int], at: int) -> Column
     if not extents:
         msg = f"column {name} of {table} has no bytes"
         raise ValueError(msg)
-    return Column(table, name, kind, rows, bool(required), tuple(extents), str(xxh3))
+    return Column(table, name, kind, rows, required, tuple(extents), xxh3)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        msg = f"{value!r} is not a string"
+        raise TypeError(msg)
+    return value
 
 
 def _count(value: object, what: str) -> int:

@@ -119,6 +119,18 @@ class Strings(Sequence[bytes]):
 _HINT = "Run fastfeed verify; restore .fastfeed from a copy, or pack again."
 
 
+def _map(path: str) -> tuple[columns.ColumnTable, memoryview]:
+    """The proven head of a column file, and all of the file mapped."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        head = os.pread(descriptor, columns.table_bytes(os.pread(descriptor, columns.HEAD.size, 0)), 0)
+        table = columns.read_table(head, size, path)
+        return table, memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
+    finally:
+        os.close(descriptor)
+
+
 class DatasetIndex:
     """An index file, its head proven, its columns mapped.
 
@@ -135,17 +147,10 @@ class DatasetIndex:
     def __init__(self, path: str, samples: int, members: int) -> None:
         self.path = path
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.table, self._map = _map(path)
         except OSError as error:
             msg = f"the index cannot be opened: {error.strerror}"
             raise IndexDamaged(msg, path=path, hint="Restore the .fastfeed folder from a copy, or pack again.") from error
-        try:
-            size = os.fstat(descriptor).st_size
-            head = os.pread(descriptor, columns.table_bytes(os.pread(descriptor, columns.HEAD.size, 0)), 0)
-            self.table = columns.read_table(head, size, path)
-            self._map = memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
-        finally:
-            os.close(descriptor)
         self._prove(samples, members)
         self.samples, self.members = samples, members
         self._starts = self.array(SAMPLE, "members")

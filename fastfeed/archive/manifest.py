@@ -50,6 +50,8 @@ class Manifest:
     """Everything that is O(shards) about one dataset."""
 
     name: str
+    split: str
+    """Folder of the split below the packed source; empty where the source had no splits."""
     samples: int
     members: int
     source_files: int
@@ -114,15 +116,16 @@ def decode(raw: bytes, path: str) -> Manifest | Group:
     try:
         body = json.loads(raw)
         version = body["version"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        digest = body.pop("digest", None)
+        rest, whole = _canonical(body), _canonical({**body, "digest": digest})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         msg = f"the manifest is not the JSON that it should be: {error}"
         raise ManifestDamaged(msg, path=path, hint=_RESTORE) from error
-    if version != VERSION:
+    if version != VERSION or not isinstance(version, int) or isinstance(version, bool):
         msg = f"the dataset has format version {version!r}, this release reads {VERSION}"
         raise VersionUnsupported(msg, path=path, expected=VERSION, got=version, hint="Install a newer fastfeed.")
-    digest = body.pop("digest", None)
-    right = hashlib.sha256(_canonical(body)).hexdigest()
-    if digest != right or _canonical({**body, "digest": digest}) != raw:
+    right = hashlib.sha256(rest).hexdigest()
+    if digest != right or whole != raw:
         msg = "the manifest is damaged: its own digest does not fit"
         raise ManifestDamaged(msg, path=path, start=0, stop=len(raw), expected=right, got=digest, hint=_RESTORE)
     try:
@@ -135,14 +138,17 @@ def decode(raw: bytes, path: str) -> Manifest | Group:
 def _record(body: dict[str, Any], digest: str) -> Manifest | Group:
     if body["kind"] == "group":
         splits = {_split(name): _sha256(value) for name, value in body["splits"].items()}
+        if not splits:
+            msg = "a group without splits"
+            raise ValueError(msg)
         return Group(**{**body, "splits": splits}, digest=digest)
     if body["kind"] != "dataset":
         msg = f"kind is {body['kind']!r}"
         raise ValueError(msg)
     shards = tuple(_checked(ShardEntry(**entry)) for entry in body["shards"])
     classes = body["classes"]
-    if classes is not None and (not all(isinstance(name, str) for name in classes) or len(set(classes)) != len(classes)):
-        msg = "classes are not distinct names"
+    if classes is not None and (not _texts(classes) or len(set(classes)) != len(classes)):
+        msg = "classes are not a list of distinct names"
         raise ValueError(msg)
     manifest = Manifest(
         **{
@@ -157,11 +163,17 @@ def _record(body: dict[str, Any], digest: str) -> Manifest | Group:
 
 
 def _prove(manifest: Manifest) -> None:
+    for name in ("samples", "members", "source_files", "source_bytes", "left_out_count", "writer"):
+        _count(getattr(manifest, name), name)
+    counts = [entry.samples for entry in manifest.shards]
+    if not counts or min(counts) < 1 or max(counts) - min(counts) > 1:
+        msg = f"the shards hold {sorted(set(counts))} samples: none may be empty, and they may differ by one"
+        raise ValueError(msg)
     if manifest.samples != sum(entry.samples for entry in manifest.shards):
         msg = f"{manifest.samples} samples, but the shards sum up to {sum(e.samples for e in manifest.shards)}"
         raise ValueError(msg)
     names = [shard.shard_file(manifest.name, number) for number in range(len(manifest.shards))]
-    if [entry.file for entry in manifest.shards] != names:
+    if [entry.file for entry in manifest.shards] != names or not all(map(shard.SHARD_NAME.fullmatch, names)):
         msg = f"the shards are not called {manifest.name}-000000.tar and so on"
         raise ValueError(msg)
     if (manifest.index.file, manifest.left_out.file) != (INDEX, LEFT_OUT):
@@ -171,22 +183,33 @@ def _prove(manifest: Manifest) -> None:
 
 def _checked(entry: _Entry) -> _Entry:
     _sha256(entry.sha256)
-    counts: tuple[Any, ...] = (entry.size_bytes, entry.samples) if isinstance(entry, ShardEntry) else (entry.size_bytes,)
-    if not all(isinstance(count, int) and count >= 0 for count in counts):
-        msg = f"{entry.file!r} has sizes {counts}"
-        raise ValueError(msg)
+    _count(entry.size_bytes, f"size_bytes of {entry.file!r}")
+    if isinstance(entry, ShardEntry):
+        _count(entry.samples, f"samples of {entry.file!r}")
     return entry
 
 
+def _count(value: object, what: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        msg = f"{what} is {value!r}"
+        raise ValueError(msg)
+
+
+def _texts(names: object) -> bool:
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)
+
+
 def _fields(names: Sequence[str]) -> tuple[str, ...]:
-    if not all(shard.LEGAL_FIELD.fullmatch(name) for name in names) or sorted(set(names)) != list(names):
+    legal = _texts(names) and all(shard.LEGAL_FIELD.fullmatch(n) and len(n) <= shard.MAX_FIELD_BYTES for n in names)
+    if not legal or not names or sorted(set(names)) != names:
         msg = f"fields are {names!r}"
         raise ValueError(msg)
     return tuple(names)
 
 
 def _split(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
+    """A split is a folder directly below the group's, called as in the source: any name but one that leads elsewhere."""
+    if not name or name.startswith(".") or "/" in name or "\0" in name:
         msg = f"a split is called {name!r}"
         raise ValueError(msg)
     return name

@@ -5,7 +5,7 @@ import re
 import xxhash
 
 from fastfeed.archive import tar
-from fastfeed.errors import ShardDamaged
+from fastfeed.errors import IndexDamaged, ShardDamaged
 
 SUFFIX = ".tar"
 MAX_FIELD_BYTES = 32
@@ -43,8 +43,13 @@ def check_header(block: bytes, member: str, size_bytes: int, **where: object) ->
 
     Raises:
         ShardDamaged: It is not.
+        IndexDamaged: There is no header for such a name or size.
     """
-    right = tar.header(member.encode(), size_bytes)
+    try:
+        right = tar.header(member.encode(), size_bytes)
+    except ValueError as error:
+        msg = f"the index names a member that no tar header holds: {error}"
+        raise IndexDamaged(msg, member=member, got=f"{size_bytes} bytes", hint=RESTORE, **where) from error  # type: ignore[arg-type]
     if block != right:
         first = next((at for at, (got, want) in enumerate(zip(block, right, strict=False)) if got != want), len(block))
         msg = f"the tar header of a member is damaged at its byte {first}"

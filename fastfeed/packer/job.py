@@ -110,7 +110,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     skip = SkipList.read(exclude) if isinstance(exclude, str) else exclude or SkipList()
     job = Job(root, target, config, skip, _identity(config, skip, root), workers, progress)
     if dry_run:
-        listing = scan(root, progress)
+        listing = scan(root, progress, hidden=config.hidden)
         return _result(job, _plan(job, listing, {}), began, dry_run=True)
     journal = Journal(target)
     try:
@@ -153,7 +153,7 @@ def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
 def _run(job: Job, journal: Journal, *, trust_scan: bool, began: float) -> PackResult:
     done = _published(job)
     kept = journal.kept_listing()
-    listing = kept if trust_scan and kept is not None else scan(job.source, job.progress)
+    listing = kept if trust_scan and kept is not None else scan(job.source, job.progress, hidden=job.config.hidden)
     if done is not None:
         _compare_published(job, done, listing)
         plan = _plan(job, listing, _failed_before(journal))

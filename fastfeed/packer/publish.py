@@ -71,7 +71,7 @@ def publish_dataset(
     index = _publish_index(home, plan, source.paths, parts)
     lines = "".join(json.dumps({"source": source, "kind": kind, "why": why}) + "\n" for source, kind, why in sorted(left_out))
     record = Manifest(
-        name=plan.name, samples=len(plan.keys), members=len(plan.files), source_files=plan.source_files,
+        name=plan.name, split=plan.split, samples=len(plan.keys), members=len(plan.files), source_files=plan.source_files,
         source_bytes=plan.source_bytes, source_digest=source.digest, layout=plan.layout, order=plan.order,
         fields=plan.fields, classes=plan.classes, options=source.options, left_out_count=len(left_out), index=index,
         left_out=_publish_raw(home, LEFT_OUT, lines.encode()), shards=tuple(shards),

@@ -31,6 +31,8 @@ _SYSTEM_NAMES = {
     "Thumbs.db": "Windows thumbnails",
     "desktop.ini": "Windows folder settings",
     "__MACOSX": "leftovers of a macOS archive",
+    ".DS_Store": "macOS folder settings",
+    ".ipynb_checkpoints": "copies made by a notebook",
 }
 _KINDS = (
     (stat.S_ISFIFO, "FIFO"),
@@ -164,11 +166,12 @@ class Listing:
         return found
 
 
-def scan(root: str, progress: Progress = QUIET) -> Listing:
+def scan(root: str, progress: Progress = QUIET, *, hidden: bool = False) -> Listing:
     """List a source folder, links followed by content.
 
     Args:
         root: The folder.
+        hidden: Take what begins with a dot as well.
         progress: Hears of folders as they are listed.
 
     Raises:
@@ -178,7 +181,7 @@ def scan(root: str, progress: Progress = QUIET) -> Listing:
         what = "is not a folder" if os.path.exists(root) else "does not exist"
         msg = f"the source {what}"
         raise SourceUnreadable(msg, path=root, hint="Give a folder of files.")
-    walk = _Walk(root, progress)
+    walk = _Walk(root, progress, hidden=hidden)
     progress.start("scan", None, None)
     walk.run()
     progress.finish()
@@ -188,8 +191,8 @@ def scan(root: str, progress: Progress = QUIET) -> Listing:
 class _Walk:
     """One walk over a source: a stack of folders, so that depth is no limit."""
 
-    def __init__(self, root: str, progress: Progress) -> None:
-        self.root, self.progress, self.listing = root, progress, Listing()
+    def __init__(self, root: str, progress: Progress, *, hidden: bool) -> None:
+        self.root, self.progress, self.hidden, self.listing = root, progress, hidden, Listing()
         self._inodes: dict[tuple[int, int], str] = {}
 
     def run(self) -> None:
@@ -226,7 +229,7 @@ class _Walk:
         listing.folders.append(folder)
         first = len(listing)
         for entry in entries:
-            why = _junk(entry.name)
+            why = _junk(entry.name, hidden=self.hidden)
             if why is not None:
                 listing.left_out.append(LeftOut(f"{folder}/{entry.name}" if folder else entry.name, *why))
             elif _is_folder(entry):
@@ -285,11 +288,11 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False  # a link in a circle: taking it as a file finds and names the error
 
 
-def _junk(name: str) -> tuple[str, str] | None:
+def _junk(name: str, *, hidden: bool) -> tuple[str, str] | None:
     """Kind and reason of a name that is never data, None for others."""
     if name.startswith("._"):
         return "hidden", "AppleDouble: macOS's notes on another file"
-    if name.startswith("."):
-        return "hidden", "hidden: its name begins with a dot"
     why = _SYSTEM_NAMES.get(name)
+    if why is None and name.startswith(".") and not hidden:
+        return "hidden", "hidden: its name begins with a dot"
     return None if why is None else ("system", why)

@@ -1,7 +1,8 @@
-"""A folder of the local (or a mounted) file system. Payload is read with pread, never mapped: a cut file is an error, no SIGBUS."""
+"""A folder of a local or mounted file system. Payload is read with pread, never mapped: a cut file is an error, no SIGBUS."""
 
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -27,6 +28,9 @@ class _File:
             os.close(self.descriptor)
 
 
+_STORES: "weakref.WeakSet[LocalStore]" = weakref.WeakSet()
+
+
 class LocalStore:
     """Files below a folder.
 
@@ -38,6 +42,7 @@ class LocalStore:
         self.root = root
         self._files: OrderedDict[str, _File] = OrderedDict()
         self._lock = threading.Lock()
+        _STORES.add(self)
 
     def __getstate__(self) -> dict[str, str]:
         return {"root": self.root}
@@ -104,6 +109,10 @@ class LocalStore:
             except OSError as error:
                 raise self._unreadable(name, start, stop, error) from error
 
+    def renew_lock(self) -> None:
+        """In a process just forked: a thread of the parent may have held the lock, and it is not here to release it."""
+        self._lock = threading.Lock()
+
     def _cut(self, name: str, start: int, stop: int, got: int) -> ShardDamaged:
         msg = "a shard ends too early: it was cut"
         path = os.path.join(self.root, name)
@@ -112,3 +121,11 @@ class LocalStore:
     def _unreadable(self, name: str, start: int, stop: int, error: OSError) -> ShardDamaged:
         msg = f"a shard cannot be read: {error.strerror}"
         return ShardDamaged(msg, path=os.path.join(self.root, name), shard=name, start=start, stop=stop, hint=_HINT)
+
+
+def _after_fork() -> None:
+    for store in list(_STORES):
+        store.renew_lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,409 @@
+"""A packed dataset as a map-style torch Dataset that stands where ImageFolder stood."""
+
+import io
+import operator
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from fastfeed.archive.dataset import Archive, Place, datasets_in
+from fastfeed.archive.index import MEMBER, SAMPLE
+from fastfeed.errors import DecodeError, ManifestDamaged, NotADataset, UsageError
+from fastfeed.feed import fields as registry
+from fastfeed.feed.fields import Decoder
+from fastfeed.sample import SampleId, escape
+from fastfeed.store.local import LocalStore
+from fastfeed.store.members import MemberReader
+from fastfeed.trace import NULL, Recorder
+
+Decode = Literal["exact"]
+CLASS_FIELD = "cls"
+
+
+class PackedDataset(Dataset[Any]):
+    """Samples of a packed dataset by position.
+
+    A dataset whose fields are one image and its class gives tuples (image, target), the image RGB as ImageFolder gives
+    it. Any other gives a dict by field: see feed/fields.py for the values; single-channel, palette and 16-bit images
+    stay as stored there, since they may be labels.
+
+    It pickles to its path (with transforms and decoders, which must pickle themselves), opens files when they are first
+    used in a process, and keeps no Python object per sample: its memory does not grow with use.
+
+    Args:
+        path: The folder of one dataset: the destination of pack, or the split's folder in it.
+        transform: Called with the image of a pair, or with the dict of a sample; or a mapping field -> function for dicts.
+        target_transform: Called with the target of a pair, or with the class of a dict.
+        decode: "exact": pixels as the installed Pillow decodes them.
+        fields: Only these fields are read; others cost nothing.
+        decoders: Field (or its last part) -> a function of bytes, or the name of a decoder.
+        recorder: Hears of each sample's stages read, decode, transform.
+
+    Raises:
+        NotADataset: No packed dataset there.
+        ManifestDamaged: Its manifest.
+        IndexDamaged: Its index.
+        ShardDamaged: A shard is missing or has the wrong size.
+        UsageError: A field or decoder that there is not, or a transform that fits no sample.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 - ImageFolder's order, then ours
+        self,
+        path: str | os.PathLike[str],
+        transform: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]] | None = None,
+        target_transform: Callable[[Any], Any] | None = None,
+        decode: Decode = "exact",
+        fields: Sequence[str] | None = None,
+        decoders: Mapping[str, str | Decoder] | None = None,
+        *,
+        recorder: Recorder = NULL,
+    ) -> None:
+        if decode != "exact":
+            msg = f"decode={decode!r} is not known"
+            raise UsageError(msg, expected="'exact'", got=repr(decode))
+        self.path = os.path.abspath(os.fsdecode(path))
+        self.transform, self.target_transform = transform, target_transform
+        self.decode, self.fields, self.decoders = decode, fields, dict(decoders or {})
+        self.recorder = recorder
+        self._open()
+        self._archive.prove_shard_sizes()
+        self._check_arguments()
+
+    def _open(self) -> None:
+        self._archive = Archive(self.path)
+        self.digest = self._archive.manifest.digest
+        """Of the dataset: changes with any byte of it."""
+        self._reader = MemberReader(self._archive, LocalStore(self.path))
+        names = self._archive.manifest.fields
+        chosen = names if self.fields is None else [name for name in names if name in set(self.fields)]
+        self._wanted = frozenset(chosen)
+        images = [name for name in chosen if registry.is_image(name)]
+        self._pair_image = images[0] if len(chosen) == len({*images, CLASS_FIELD}) == 2 and CLASS_FIELD in chosen else None  # noqa: PLR2004
+        self._decoders = {name: registry.decoder_of(name, self.decoders, alone=name == self._pair_image) for name in chosen}
+
+    def _check_arguments(self) -> None:
+        names = self._archive.manifest.fields
+        for what, given in (("fields", self.fields or ()), ("decoders", self.decoders)):
+            known = {*names, *(name.rpartition(".")[2] for name in names)} if what == "decoders" else set(names)
+            unknown = sorted(set(given) - known)
+            if unknown:
+                msg = f"{what} names {', '.join(unknown)}, which the dataset has not"
+                raise UsageError(msg, path=self.path, expected=f"among {', '.join(names)}", got=", ".join(unknown))
+        if isinstance(self.transform, Mapping):
+            unknown = sorted(set(self.transform) - self._wanted)
+            if self._pair_image is not None or unknown:
+                msg = "a mapping of transforms needs samples that are dicts, and fields that they have"
+                raise UsageError(msg, path=self.path, expected=f"among {', '.join(sorted(self._wanted))}", got=", ".join(self.transform))
+        if self.target_transform is not None and CLASS_FIELD not in self._wanted:
+            msg = "target_transform needs a class, and the samples have none"
+            raise UsageError(msg, path=self.path, expected=f"a field {CLASS_FIELD}", got=", ".join(sorted(self._wanted)))
+
+    # ------------------------------------------------------------------------------------------------ pickling
+    def __getstate__(self) -> dict[str, Any]:
+        """Path and arguments: no file, no map, no index travels."""
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        digest = state["digest"]
+        self.__dict__.update(state)
+        self._open()
+        if self.digest != digest:
+            msg = "the dataset was packed anew since this object was made"
+            raise ManifestDamaged(msg, path=self.path, expected=digest, got=self.digest, hint="Open it again.")
+
+    # ------------------------------------------------------------------------------------------------ samples
+    def __len__(self) -> int:
+        return len(self._archive)
+
+    def __iter__(self) -> Iterator[Any]:
+        """By position. (Without it, Python would iterate until an IndexError, also one from the user's transform.)"""
+        return (self[position] for position in range(len(self)))
+
+    def __getitem__(self, index: int) -> Any:  # noqa: ANN401 - what the transform gives
+        """The sample at a position; negative positions count from the end.
+
+        Raises:
+            IndexError: No such position.
+            ShardDamaged: Bytes differ from their checksum, or a shard is cut or missing.
+            DecodeError: The bytes are as packed, but cannot be decoded.
+        """
+        position = self._position(index)
+        places = self._places(position)
+        with self.recorder.span("read", position):
+            payloads = [self._reader.read(position, place) for place in places]
+        return self._sample(position, places, payloads)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Samples at many positions, in the order asked for, their bytes read in storage order.
+
+        Raises:
+            IndexError: No such position.
+            ShardDamaged: As __getitem__.
+            DecodeError: As __getitem__.
+        """
+        positions = [self._position(index) for index in indices]
+        wanted = [(position, self._places(position)) for position in positions]
+        with self.recorder.span("read", positions[0] if positions else 0):
+            payloads = self._reader.read_batch(wanted)
+        return [self._sample(position, places, data) for (position, places), data in zip(wanted, payloads, strict=True)]
+
+    def _position(self, index: int) -> int:
+        position, size = operator.index(index), len(self)
+        if not -size <= position < size:
+            msg = f"position {position} is outside of a dataset of {size} samples ({self.path})"
+            raise IndexError(msg)
+        return position + size if position < 0 else position
+
+    def _places(self, position: int) -> list[Place]:
+        return [place for place in self._archive.places(position) if place.field in self._wanted]
+
+    def _sample(self, position: int, places: Sequence[Place], payloads: Sequence[bytes | memoryview]) -> Any:  # noqa: ANN401
+        with self.recorder.span("decode", position):
+            values = {
+                place.field: self._value(position, place, data) for place, data in zip(places, payloads, strict=True)
+            }
+        with self.recorder.span("transform", position):
+            return self._transformed(values)
+
+    def _value(self, position: int, place: Place, data: bytes | memoryview) -> Any:  # noqa: ANN401
+        try:
+            return self._decoders[place.field](data)  # type: ignore[arg-type]
+        except Exception as error:
+            if isinstance(error, DecodeError):
+                raise self._reader.located(error, position, place) from error
+            raise self._reader.located(registry.explain(error, place.field, len(data)), position, place) from error
+
+    def _transformed(self, values: dict[str, Any]) -> Any:  # noqa: ANN401
+        if self.target_transform is not None and CLASS_FIELD in values:
+            values[CLASS_FIELD] = self.target_transform(values[CLASS_FIELD])
+        if self._pair_image is not None and len(values) == 2:  # noqa: PLR2004 - an image and its class
+            image = values[self._pair_image]
+            return (image if self.transform is None else self.transform(image)), values[CLASS_FIELD]  # type: ignore[operator]
+        if isinstance(self.transform, Mapping):
+            return {name: self.transform[name](value) if name in self.transform else value for name, value in values.items()}
+        return values if self.transform is None else self.transform(values)
+
+    def open(self, index: int, field: str) -> BinaryIO:
+        """A seekable file over one member; nothing is read before it is asked for, and no checksum is checked.
+
+        Raises:
+            IndexError: No such position.
+            UsageError: The sample has no such field.
+        """
+        position = self._position(index)
+        for place in self._archive.places(position):
+            if place.field == field:
+                return io.BufferedReader(_MemberFile(self._reader, place))  # type: ignore[return-value]
+        msg = f"sample {position} has no field {field!r}"
+        raise UsageError(msg, path=self.path, sample=position, key=self._archive.key(position), got=field)
+
+    # ------------------------------------------------------------------------------------------------ facts
+    @property
+    def classes(self) -> list[str]:
+        """Class names by number.
+
+        Raises:
+            UsageError: The dataset has no classes.
+        """
+        names = self._archive.manifest.classes
+        if names is None:
+            msg = "this dataset has no classes: it was not packed from class folders"
+            raise UsageError(msg, path=self.path)
+        return list(names)
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """Class number by name, as ImageFolder has it."""
+        return {name: number for number, name in enumerate(self.classes)}
+
+    @property
+    def targets(self) -> NDArray[np.int64]:
+        """Class number of each sample; int64, shape (samples,). A read-only view of the index."""
+        self.classes  # noqa: B018 - its error says why there are none
+        return self._archive.index.array(SAMPLE, "label")
+
+    @property
+    def samples(self) -> "Samples":
+        """(original path below the source, class number) of each sample, looked up when used; the number is None without classes."""
+        return Samples(self._archive)
+
+    imgs = samples
+
+    def identity(self, index: int) -> SampleId:
+        """Position, key and source path of a sample.
+
+        Raises:
+            IndexError: No such position.
+        """
+        position = self._position(index)
+        return SampleId(position, self._archive.key(position), _source(self._archive, position))
+
+    def column(self, name: str, field: str | None = None) -> Any:  # noqa: ANN401 - an array or a sequence of bytes
+        """A column of the index, a sample a row.
+
+        Args:
+            name: label, key; or of a member: size, offset, xxh3, codec, width, height, orientation, source.
+            field: Whose member; by default the only image field, else the only field beside cls.
+
+        Returns:
+            A read-only numpy array of shape (samples,), a view where every sample has the same fields; 0 where a sample
+            has no such member. key and source give a sequence of bytes.
+
+        Raises:
+            UsageError: No such column, or the field must be named.
+        """
+        index = self._archive.index
+        if index.has(SAMPLE, name) and name != "members":
+            return index.strings(SAMPLE, name) if name == "key" else index.array(SAMPLE, name)
+        if not index.has(MEMBER, name) or name == "field":
+            known = sorted({column for _, column in index.table.columns} - {"members", "field"})
+            msg = f"there is no column {name!r}"
+            raise UsageError(msg, path=self.path, expected=f"one of {', '.join(known)}", got=repr(name))
+        rows = self._rows_of(self._field(field))
+        if name == "source":
+            return _Picked(index.strings(MEMBER, name), rows)
+        values = index.array(MEMBER, name)
+        if isinstance(rows, slice):
+            return values[rows]
+        picked = values[np.maximum(rows, 0)]
+        picked[rows < 0] = 0
+        picked.flags.writeable = False
+        return picked
+
+    def _field(self, field: str | None) -> int:
+        names = self._archive.manifest.fields
+        if field is None:
+            images = [name for name in names if registry.is_image(name)]
+            others = [name for name in names if name != CLASS_FIELD]
+            found = images if len(images) == 1 else others
+            if len(found) != 1:
+                msg = "samples have several fields: say of which"
+                raise UsageError(msg, path=self.path, expected=f"field= one of {', '.join(names)}")
+            field = found[0]
+        if field not in names:
+            msg = f"there is no field {field!r}"
+            raise UsageError(msg, path=self.path, expected=f"one of {', '.join(names)}", got=repr(field))
+        return names.index(field)
+
+    def _rows_of(self, number: int) -> "slice | NDArray[np.int64]":
+        """Member row of a field in each sample: a slice where all samples are alike, else an array with -1 for none."""
+        index = self._archive.index
+        numbers, starts = index.field_numbers(), index.sample_starts()
+        each = len(numbers) // max(1, len(self))
+        if each and len(numbers) == each * len(self):
+            slot = int(np.argmax(numbers[:each] == number))
+            if bool((numbers[slot::each] == number).all()):
+                return slice(slot, None, each)
+        rows = np.full(len(self), -1, dtype=np.int64)
+        hits = np.flatnonzero(numbers == number)
+        rows[np.searchsorted(starts, hits, side="right") - 1] = hits
+        return rows
+
+    def __repr__(self) -> str:
+        manifest = self._archive.manifest
+        classes = "" if manifest.classes is None else f", {len(manifest.classes)} classes"
+        fields = "+".join(name for name in manifest.fields if name in self._wanted)
+        return f"PackedDataset({self.path!r}: {len(self):,} samples of {fields}{classes}, {len(manifest.shards)} shards)"
+
+
+def _source(archive: Archive, position: int) -> bytes | None:
+    """Original path of a sample: that of its image, else of its first member that came from a file."""
+    if not archive.index.has(MEMBER, "source"):
+        return None
+    sources, first = archive.index.strings(MEMBER, "source"), None
+    for place in archive.places(position):
+        source: bytes = sources[place.row]
+        if source and registry.is_image(place.field):
+            return source
+        first = first or source or None
+    return first
+
+
+class Samples(Sequence[tuple[str, int | None]]):
+    """ImageFolder's .samples without a list: (path, class number) by position."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._labels = archive.index.array(SAMPLE, "label") if archive.index.has(SAMPLE, "label") else None
+
+    def __len__(self) -> int:
+        return len(self._archive)
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        position = range(len(self))[index]
+        label = None if self._labels is None else int(self._labels[position])
+        return escape(_source(self._archive, position) or b""), label
+
+
+class _Picked(Sequence[bytes]):
+    """Rows of a string column."""
+
+    def __init__(self, values: Sequence[bytes], rows: "slice | NDArray[np.int64]") -> None:
+        self._values = values
+        self._rows = range(len(values))[rows] if isinstance(rows, slice) else rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        row = int(self._rows[index])
+        return self._values[row] if row >= 0 else b""
+
+
+class _MemberFile(io.RawIOBase):
+    """A member's bytes as an unbuffered file."""
+
+    def __init__(self, reader: MemberReader, place: Place) -> None:
+        super().__init__()
+        self._reader, self._place, self._at = reader, place, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        size = self._place.stop - self._place.start
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
+        start = min(self._place.start + self._at, self._place.stop)
+        stop = min(start + len(buffer), self._place.stop)
+        data = self._reader.store.read(self._place.shard, start, stop)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def open(path: str | os.PathLike[str], **options: Any) -> PackedDataset:  # noqa: A001, ANN401 - fastfeed.open; options are PackedDataset's
+    """Open a packed dataset.
+
+    Args:
+        path: What pack wrote; of a pack with splits, the folder of one of them.
+        **options: As PackedDataset's.
+
+    Raises:
+        NotADataset: Nothing packed is there.
+    """
+    folders = datasets_in(os.fsdecode(path))
+    if len(folders) == 1 and folders[0] != os.fsdecode(path):
+        return PackedDataset(folders[0], **options)
+    if len(folders) > 1:
+        names = ", ".join(map(os.path.basename, folders))
+        msg = f"this folder holds the splits {names}, not one dataset"
+        raise NotADataset(msg, path=os.fsdecode(path), hint=f"Open one of them: fastfeed.open({folders[0]!r}).")
+    return PackedDataset(path, **options)

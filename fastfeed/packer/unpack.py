@@ -1,0 +1,235 @@
+"""From shards back to files: byte for byte, under their original names, and nowhere but below the folder that was asked for."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import xxhash
+
+from fastfeed.archive.dataset import Archive, Place, datasets_in
+from fastfeed.archive.index import MEMBER
+from fastfeed.archive.shard import digest
+from fastfeed.errors import DestinationOccupied, IndexDamaged
+from fastfeed.packer.writing import disk_error
+from fastfeed.sample import escape, printable
+from fastfeed.store.local import LocalStore
+from fastfeed.store.members import MemberReader
+from fastfeed.trace import QUIET, Progress
+
+WORKPLACE = ".fastfeed-unpack"
+_CHUNK_BYTES = 16 << 20
+_MAX_PART_BYTES = 255
+_REPORT_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackResult:
+    """What unpack wrote."""
+
+    destination: str
+    datasets: int
+    files: int
+    size_bytes: int
+    kept: int
+    """Files that an interrupted unpack had already written."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file to be written."""
+
+    archive: Archive
+    reader: MemberReader
+    position: int
+    place: Place
+    path: str
+    """Below the destination, proven safe."""
+
+
+def unpack(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, progress: Progress = QUIET) -> UnpackResult:
+    """Write the files of a packed dataset, or of all splits of one pack call.
+
+    Args:
+        path: The packed folder.
+        destination: A folder that is new, empty, or holds an interrupted unpack of the same dataset.
+        progress: Hears how far it is.
+
+    Raises:
+        NotADataset: Nothing packed is there.
+        DestinationOccupied: The destination holds something else.
+        DestinationError: It cannot be written, or the disk is full.
+        IndexDamaged: An original path is unsafe (absolute, "..") or there twice.
+        ShardDamaged: Bytes differ from their checksum.
+    """
+    began = time.monotonic()
+    target = os.path.abspath(os.fsdecode(destination))
+    archives = [Archive(folder) for folder in datasets_in(os.fsdecode(path))]
+    files, size_bytes = _prove_paths(archives)
+    try:
+        resumed = _begin(target, [archive.manifest.digest for archive in archives])
+        progress.start("unpack", files, size_bytes)
+        writer = _Writer(target, resumed=resumed, progress=progress)
+        for archive in archives:
+            for file in _files(archive):
+                writer.write(file)
+            _class_folders(archive, writer)
+        writer.report()
+        progress.finish()
+        shutil.rmtree(os.path.join(target, WORKPLACE))
+    except OSError as error:
+        raise disk_error(f"{error.filename or target}: {error.strerror}", error.errno, target) from error
+    return UnpackResult(target, len(archives), files, size_bytes, writer.kept, time.monotonic() - began)
+
+
+def _files(archive: Archive) -> Iterator[_File]:
+    """Every member that came from a file, in storage order."""
+    reader = MemberReader(archive, LocalStore(archive.path))
+    sources = archive.index.strings(MEMBER, "source") if archive.index.has(MEMBER, "source") else None
+    for position in range(len(archive)):
+        for place in archive.places(position):
+            raw = sources[place.row] if sources is not None else archive.member_name(position, place.field).encode()
+            if raw:
+                yield _File(archive, reader, position, place, _safe(raw, archive, position))
+
+
+def _safe(raw: bytes, archive: Archive, position: int) -> str:
+    """An original path, proven to stay below the destination.
+
+    Raises:
+        IndexDamaged: It would not.
+    """
+    parts = raw.split(b"/")
+    unsafe = any(part in {b"", b".", b".."} or b"\0" in part or len(part) > _MAX_PART_BYTES for part in parts)
+    if unsafe or parts[0] == WORKPLACE.encode():
+        msg = f"an original path is unsafe: {printable(escape(raw))!r}"
+        hint = "No pack of fastfeed writes such a path: do not trust this dataset."
+        raise IndexDamaged(msg, path=archive.index.path, sample=position, key=archive.key(position), hint=hint)
+    return escape(raw)
+
+
+def _prove_paths(archives: list[Archive]) -> tuple[int, int]:
+    """Prove all paths safe and different before the first is written; give how many there are, and their bytes.
+
+    Raises:
+        IndexDamaged: One is unsafe or there twice.
+    """
+    seen: set[str] = set()
+    size_bytes = 0
+    for archive in archives:
+        for file in _files(archive):
+            if file.path in seen:
+                msg = f"two members have the same original path {printable(file.path)!r}"
+                hint = "No pack of fastfeed writes that: do not trust this dataset."
+                raise IndexDamaged(msg, path=archive.index.path, sample=file.position, hint=hint)
+            seen.add(file.path)
+            size_bytes += file.place.stop - file.place.start
+    return len(seen), size_bytes
+
+
+def _begin(target: str, digests: list[str]) -> bool:
+    """Make the destination; give whether an interrupted unpack of the same dataset is there."""
+    if os.path.exists(target) and not os.path.isdir(target):
+        msg = "the destination is a file"
+        raise DestinationOccupied(msg, path=target, hint="Name a folder that is new or empty.")
+    note = os.path.join(target, WORKPLACE, "digests.json")
+    if os.path.isdir(target) and os.listdir(target):
+        if not os.path.exists(note):
+            msg = "the destination holds other files"
+            raise DestinationOccupied(msg, path=target, hint="Name a folder that is new or empty.")
+        with open(note, encoding="utf-8") as file:
+            before = json.load(file)
+        if before != digests:
+            msg = "an interrupted unpack of another dataset is there"
+            raise DestinationOccupied(msg, path=target, hint="Name another folder, or remove this one.")
+        return True
+    os.makedirs(os.path.dirname(note), exist_ok=True)
+    with open(note + ".part", "w", encoding="utf-8") as file:
+        json.dump(digests, file)
+    os.rename(note + ".part", note)
+    return False
+
+
+class _Writer:
+    """Writes files whole or not at all: beside the others under a temporary name, then renamed."""
+
+    def __init__(self, target: str, *, resumed: bool, progress: Progress) -> None:
+        self.target, self.resumed, self.progress = target, resumed, progress
+        self.kept = 0
+        self._part = os.path.join(target, WORKPLACE, "part")
+        self._real = os.path.realpath(target)
+        self._folders: set[str] = set()
+        self._files = self._bytes = 0
+        self._due = time.monotonic() + _REPORT_SECONDS
+
+    def folder(self, path: str) -> None:
+        """Make a folder below the destination, and prove that no link leads out of it.
+
+        Raises:
+            DestinationOccupied: A link does.
+        """
+        if path in self._folders:
+            return
+        full = os.path.join(self.target, path) if path else self.target
+        os.makedirs(full, exist_ok=True)
+        right = os.path.join(self._real, path) if path else self._real
+        if os.path.realpath(full) != right:
+            msg = "a link in the destination leads out of it"
+            raise DestinationOccupied(msg, path=full, expected=right, got=os.path.realpath(full), hint="Name a folder that is new or empty.")
+        self._folders.add(path)
+
+    def write(self, file: _File) -> None:
+        """Write one file, unless an interrupted run has."""
+        self.folder(os.path.dirname(file.path))
+        full = os.path.join(self.target, file.path)
+        size = file.place.stop - file.place.start
+        if self.resumed and _is_whole(full, size, file.place.xxh3):
+            self.kept += 1
+        else:
+            with open(self._part, "wb") as out:
+                for piece in _pieces(file):
+                    out.write(piece)
+            os.rename(self._part, full)
+        self._files += 1
+        self._bytes += size
+        if time.monotonic() >= self._due:
+            self.report()
+
+    def report(self) -> None:
+        """Tell what was done since the last report."""
+        self.progress.advance(self._files, self._bytes)
+        self._files = self._bytes = 0
+        self._due = time.monotonic() + _REPORT_SECONDS
+
+
+def _pieces(file: _File) -> Iterator[bytes]:
+    """A member's bytes, checked; a large one is checked while it passes, so that memory stays flat."""
+    place = file.place
+    if place.stop - place.start <= _CHUNK_BYTES:
+        yield file.reader.read(file.position, place)
+        return
+    checksum = xxhash.xxh3_64()
+    for start in range(place.start, place.stop, _CHUNK_BYTES):
+        piece = file.reader.store.read(place.shard, start, min(start + _CHUNK_BYTES, place.stop))
+        checksum.update(piece)
+        yield piece
+    file.reader.check_digest(file.position, place, checksum.intdigest())
+
+
+def _is_whole(path: str, size: int, xxh3: int) -> bool:
+    if not os.path.isfile(path) or os.path.islink(path) or os.path.getsize(path) != size:
+        return False
+    with open(path, "rb") as file:
+        return digest(file.read()) == xxh3
+
+
+def _class_folders(archive: Archive, writer: _Writer) -> None:
+    """Folders of classes without samples: without them the class map would differ."""
+    manifest = archive.manifest
+    if manifest.layout != "classes" or manifest.classes is None:
+        return
+    for name in manifest.classes:
+        writer.folder(_safe(os.fsencode(f"{manifest.split}/{name}" if manifest.split else name), archive, 0))

@@ -1,0 +1,382 @@
+"""Every promise of the format, re-read from the disk: each byte of each file, each row of the index, each name.
+
+A shard's sha256 proves that it is what pack wrote; walking it member by member proves that index and shard agree, and
+says which sample a flipped bit has hit.
+"""
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import xxhash
+
+from fastfeed.archive import tar
+from fastfeed.archive.dataset import Archive, Place, read_record
+from fastfeed.archive.index import MEMBER, SAMPLE
+from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group, OwnedFile, ShardEntry
+from fastfeed.archive.shard import CLASS_FIELD, LEGAL_KEY, check_header
+from fastfeed.errors import FastfeedError, IndexDamaged, ManifestDamaged, ShardDamaged, UsageError
+from fastfeed.machine import processors
+from fastfeed.trace import QUIET, Progress
+
+_CHUNK_BYTES = 4 << 20
+_MAX_FINDINGS = 100
+_RESTORE = "Restore it from a copy, or pack again."
+_OWN = {MANIFEST, INDEX, LEFT_OUT}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One broken promise."""
+
+    kind: str
+    """Name of the error class: ShardDamaged, IndexDamaged, ManifestDamaged, NotADataset."""
+    text: str
+    """One readable paragraph."""
+    path: str | None = None
+    shard: str | None = None
+    sample: int | None = None
+    key: str | None = None
+    member: str | None = None
+    start: int | None = None
+    stop: int | None = None
+
+    @classmethod
+    def of(cls, error: FastfeedError) -> "Finding":
+        """From an error's facts."""
+        names = ("path", "shard", "sample", "key", "member", "start", "stop")
+        return cls(type(error).__name__, str(error), **{name: getattr(error, name) for name in names})
+
+
+@dataclass(slots=True)
+class VerifyResult:
+    """What verify read and found."""
+
+    path: str
+    datasets: int = 0
+    shards: int = 0
+    samples: int = 0
+    members: int = 0
+    size_bytes: int = 0
+    """Bytes read."""
+    findings: list[Finding] = field(default_factory=list)
+    """At most 100 a shard."""
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether every promise holds."""
+        return not self.findings
+
+
+def verify(path: str | os.PathLike[str], *, workers: int | None = None, progress: Progress = QUIET) -> VerifyResult:
+    """Prove a packed dataset, or all splits of one pack call.
+
+    Args:
+        path: The folder.
+        workers: Threads, by default the usable processors.
+        progress: Hears how far it is.
+
+    Returns:
+        A record with a finding for each broken promise; damage does not raise.
+
+    Raises:
+        NotADataset: Nothing packed is there.
+        UsageError: workers is less than 1.
+    """
+    if workers is not None and workers < 1:
+        msg = "workers counts from 1"
+        raise UsageError(msg, got=workers)
+    began = time.monotonic()
+    result = VerifyResult(os.fsdecode(path))
+    tasks: list[Callable[[], None]] = []
+    checks = [_Dataset(folder, result) for folder in _datasets(result)]
+    for check in checks:
+        tasks += check.prepare()
+    progress.start("verify", sum(check.members for check in checks), sum(check.size_bytes for check in checks))
+    stop = threading.Event()
+    for check in checks:
+        check.progress, check.stop = progress, stop
+    with ThreadPoolExecutor(workers or processors().count) as pool:
+        try:
+            for done in [pool.submit(task) for task in tasks]:
+                done.result()
+        finally:
+            stop.set()  # after Ctrl-C no thread reads on
+    progress.finish()
+    result.findings.sort(key=lambda found: (found.path or "", found.shard or "", found.start or 0, found.text))
+    result.seconds = time.monotonic() - began
+    return result
+
+
+def _datasets(result: VerifyResult) -> list[str]:
+    """The datasets at the path; what is wrong with the group that holds them is found here."""
+    path = result.path
+    try:
+        record = read_record(path)
+    except ManifestDamaged as error:
+        result.findings.append(Finding.of(error))
+        return []
+    if not isinstance(record, Group):
+        return [path]
+    folders = []
+    for split, digest in sorted(record.splits.items()):
+        folder = os.path.join(path, split)
+        folders.append(folder)
+        try:
+            below = read_record(folder)
+        except FastfeedError as error:
+            result.findings.append(Finding.of(error))
+            folders.pop()
+            continue
+        if below.digest != digest:
+            msg = f"split {split} is not the one that was packed together with the others"
+            result.findings.append(Finding.of(ManifestDamaged(msg, path=folder, expected=digest, got=below.digest, hint=_RESTORE)))
+    for name in sorted(os.listdir(path)):
+        if os.path.isdir(os.path.join(path, name, FOLDER)) and name not in record.splits:
+            msg = f"folder {name} is packed, but does not belong to this group"
+            result.findings.append(Finding.of(ManifestDamaged(msg, path=os.path.join(path, name), hint="Move it away.")))
+    _foreign_in_home(path, {GROUP}, result)
+    return folders
+
+
+def _foreign_in_home(folder: str, own: set[str], result: VerifyResult) -> None:
+    for name in sorted(set(os.listdir(os.path.join(folder, FOLDER))) - own):
+        msg = f"{FOLDER}/{name} belongs to no dataset"
+        result.findings.append(Finding.of(ManifestDamaged(msg, path=os.path.join(folder, FOLDER, name), hint="Move it away.")))
+
+
+class _Dataset:
+    """Checks one dataset; what it finds goes into the result."""
+
+    def __init__(self, folder: str, result: VerifyResult) -> None:
+        self.folder, self.result = folder, result
+        self.archive: Archive | None = None
+        self.members = self.size_bytes = 0
+        self.progress: Progress = QUIET
+        self.stop = threading.Event()
+        self._lock = threading.Lock()
+
+    def found(self, error: FastfeedError) -> None:
+        """Add a finding."""
+        with self._lock:
+            self.result.findings.append(Finding.of(error))
+
+    def prepare(self) -> list[Callable[[], None]]:
+        """Check names, manifest and index; give a task a shard."""
+        record = read_record(self.folder)
+        if isinstance(record, Group):
+            self.found(ManifestDamaged("a group lies where a dataset should be", path=self.folder, hint=_RESTORE))
+            return []
+        self.result.datasets += 1
+        whole = self._owned(record.index)
+        self._owned(record.left_out)
+        try:
+            self.archive = Archive(self.folder)
+        except FastfeedError as error:
+            self.found(error)
+        if self.archive is not None and not whole:
+            self._find_column(self.archive)
+        self._strangers({entry.file for entry in record.shards})
+        _foreign_in_home(self.folder, _OWN, self.result)
+        self.members, self.size_bytes = record.members, sum(entry.size_bytes for entry in record.shards)
+        self.result.samples += record.samples
+        tasks: list[Callable[[], None]] = [lambda entry=entry: self._shard(entry, walk=whole) for entry in record.shards]  # type: ignore[misc]
+        if self.archive is not None and whole:
+            tasks.append(self._rows)
+        return tasks
+
+    def _owned(self, owned: OwnedFile) -> bool:
+        """Whether a file of .fastfeed is as the manifest says."""
+        path = os.path.join(self.folder, FOLDER, owned.file)
+        try:
+            with open(path, "rb") as file:
+                got = hashlib.file_digest(file, "sha256").hexdigest()
+                size = file.tell()
+        except OSError as error:
+            self.found(IndexDamaged(f"{FOLDER}/{owned.file} cannot be read: {error.strerror}", path=path, hint=_RESTORE))
+            return False
+        self.result.size_bytes += size
+        if (size, got) == (owned.size_bytes, owned.sha256):
+            return True
+        expected, now = f"{owned.size_bytes} bytes, sha256 {owned.sha256}", f"{size} bytes, {got}"
+        self.found(IndexDamaged(f"{FOLDER}/{owned.file} is damaged", path=path, expected=expected, got=now, hint=_RESTORE))
+        return False
+
+    def _find_column(self, archive: Archive) -> None:
+        """Name the columns of a damaged index that are hit."""
+        with open(archive.index.path, "rb") as file:
+            raw = memoryview(file.read())
+        for column in archive.index.table.columns.values():
+            digest = xxhash.xxh3_64()
+            for start, stop in column.extents:
+                digest.update(raw[start:stop])
+            if digest.hexdigest() != column.xxh3:
+                msg = f"column {column.name} of {column.table} in the index is damaged"
+                start, stop = column.extents[0][0], column.extents[-1][1]
+                error = IndexDamaged(msg, path=archive.index.path, start=start, stop=stop, expected=column.xxh3, hint=_RESTORE)
+                self.found(error)
+
+    def _strangers(self, own: set[str]) -> None:
+        for name in sorted(os.listdir(self.folder)):
+            if (name.endswith(".tar") or ".tar." in name) and name not in own:
+                msg = "a shard is here that does not belong to the dataset; other readers would take it"
+                self.found(ShardDamaged(msg, path=os.path.join(self.folder, name), shard=name, hint="Move it away."))
+
+    def _shard(self, entry: ShardEntry, *, walk: bool) -> None:
+        path = os.path.join(self.folder, entry.file)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size != entry.size_bytes:
+                    msg = "a shard has the wrong size"
+                    expected, got = f"{entry.size_bytes} bytes", f"{size} bytes"
+                    self.found(ShardDamaged(msg, path=path, shard=entry.file, expected=expected, got=got, hint=_RESTORE))
+                tape = _Tape(file.fileno(), self.stop)
+                errors = list(self._walk(entry, tape)) if walk and self.archive is not None else []
+                sha256 = tape.finish()
+        except OSError as error:
+            msg = f"a shard cannot be read: {error.strerror}"
+            self.found(ShardDamaged(msg, path=path, shard=entry.file, hint=_RESTORE))
+            return
+        for found in errors[:_MAX_FINDINGS]:
+            self.found(found)
+        if sha256 != entry.sha256 and not errors and size == entry.size_bytes and not self.stop.is_set():
+            msg = "a shard's sha256 differs from the manifest's"
+            self.found(ShardDamaged(msg, path=path, shard=entry.file, expected=entry.sha256, got=sha256, hint=_RESTORE))
+        with self._lock:
+            self.result.shards += 1
+            self.result.size_bytes += size
+
+    def _walk(self, entry: ShardEntry, tape: "_Tape") -> Iterator[FastfeedError]:
+        """Each member's header, payload and padding, then the trailer."""
+        archive = self.archive
+        assert archive is not None
+        number = archive.manifest.shards.index(entry)
+        labels = archive.index.array(SAMPLE, "label") if archive.index.has(SAMPLE, "label") else None
+        made = archive.index.strings(MEMBER, "source") if archive.index.has(MEMBER, "source") else None
+        for position in range(archive.firsts[number], archive.firsts[number + 1]):
+            count = 0
+            for place in archive.places(position):
+                if self.stop.is_set():
+                    return
+                yield from _member(archive, position, place, tape)
+                is_class = place.field == CLASS_FIELD and labels is not None and made is not None and not made[place.row]
+                if is_class and labels is not None and tape.payload != str(labels[position]).encode():
+                    msg = "a class member holds another number than the index"
+                    yield _at(ShardDamaged(msg, expected=int(labels[position]), got=tape.payload[:20]), archive, position, place)
+                count += 1
+            with self._lock:
+                self.result.members += count
+            self.progress.advance(count, tape.passed())
+        start = tape.at
+        if tape.take(entry.size_bytes - start).strip(b"\0") or entry.size_bytes - start != tar.trailer_bytes(start):
+            msg = "the end of a shard is not zeros up to a whole record"
+            yield ShardDamaged(msg, shard=entry.file, start=start, stop=entry.size_bytes, hint=_RESTORE)
+
+    def _rows(self) -> None:
+        """Rules that the index keeps by itself: keys legal and unique, labels known."""
+        archive = self.archive
+        assert archive is not None
+        seen: set[str] = set()
+        for position in range(len(archive)):
+            key = archive.key(position)
+            if not LEGAL_KEY.fullmatch(key) or key.lower() in seen:
+                msg = "a key is not legal or not unique"
+                self.found(IndexDamaged(msg, path=archive.index.path, sample=position, key=key, hint=_RESTORE))
+            seen.add(key.lower())
+        classes = archive.manifest.classes
+        if archive.index.has(SAMPLE, "label"):
+            labels = archive.index.array(SAMPLE, "label")
+            if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(classes or ()):
+                msg = "a label names no class"
+                self.found(IndexDamaged(msg, path=archive.index.path, expected=f"below {len(classes or ())}", hint=_RESTORE))
+
+
+class _Tape:
+    """A shard read from its start to its end, hashing what passes."""
+
+    def __init__(self, descriptor: int, stop: threading.Event) -> None:
+        self._descriptor, self._stop = descriptor, stop
+        self._sha256 = hashlib.sha256()
+        self._buffer, self._start, self._read, self._told = b"", 0, 0, 0
+        self.payload = b""
+        """Of the last member, where it is small."""
+
+    @property
+    def at(self) -> int:
+        """Next byte to be taken."""
+        return self._read - len(self._buffer) + self._start
+
+    def take(self, size: int) -> bytes:
+        """The next bytes; fewer at the end of the file."""
+        while len(self._buffer) - self._start < size:
+            if not self._fill():
+                break
+        taken = self._buffer[self._start : self._start + max(0, size)]
+        self._start += len(taken)
+        return taken
+
+    def _fill(self) -> bool:
+        data = os.pread(self._descriptor, _CHUNK_BYTES, self._read)
+        self._sha256.update(data)
+        self._read += len(data)
+        self._buffer, self._start = self._buffer[self._start :] + data, 0
+        return bool(data)
+
+    def passed(self) -> int:
+        """Bytes taken since the last call."""
+        passed, self._told = self.at - self._told, self.at
+        return passed
+
+    def finish(self) -> str:
+        """Read what is left; the sha256 of all."""
+        while not self._stop.is_set() and self._fill():
+            self._buffer = b""
+        return self._sha256.hexdigest()
+
+
+def _member(archive: Archive, position: int, place: Place, tape: _Tape) -> Iterator[FastfeedError]:
+    """Header, payload and padding of one member."""
+    size = place.stop - place.start
+    if place.start != tape.at + tar.BLOCK_BYTES:
+        msg = "index and shard disagree where a member begins"
+        error = IndexDamaged(msg, expected=tape.at + tar.BLOCK_BYTES, got=place.start, hint=_RESTORE)
+        yield _at(error, archive, position, place)
+        tape.take(place.start - tape.at - tar.BLOCK_BYTES)
+    begin = tape.at
+    try:
+        check_header(tape.take(tar.BLOCK_BYTES), archive.member_name(position, place.field), size)
+    except ShardDamaged as error:
+        located = _at(error, archive, position, place)
+        located.start, located.stop = begin, begin + tar.BLOCK_BYTES
+        yield located
+    digest, left = xxhash.xxh3_64(), size
+    while left:
+        piece = tape.take(min(left, _CHUNK_BYTES))
+        if not piece:
+            break
+        digest.update(piece)
+        left -= len(piece)
+        tape.payload = piece if len(piece) == size else b""
+    if left:
+        error = ShardDamaged("a shard ends in the midst of a member: it was cut", expected=size, got=size - left, hint=_RESTORE)
+        yield _at(error, archive, position, place)
+    elif digest.intdigest() != place.xxh3:
+        msg = "the bytes of a member differ from their checksum"
+        error = ShardDamaged(msg, expected=f"xxh3 {place.xxh3:016x}", got=digest.hexdigest(), hint=_RESTORE)
+        yield _at(error, archive, position, place)
+    if tape.take(tar.padding_bytes(size)).strip(b"\0"):
+        located = _at(ShardDamaged("the padding behind a member is not zeros", hint=_RESTORE), archive, position, place)
+        located.start, located.stop = place.stop, place.stop + tar.padding_bytes(size)
+        yield located
+
+
+def _at(error: FastfeedError, archive: Archive, position: int, place: Place) -> FastfeedError:
+    error.shard, error.sample, error.key = place.shard, position, archive.key(position)
+    error.member, error.start, error.stop = archive.member_name(position, place.field), place.start, place.stop
+    return error
