@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
+    from fastfeed.archive.summary import InfoResult, info
     from fastfeed.errors import (
         DatasetError,
         DecodeError,
@@ -28,6 +29,7 @@ _HOMES = {
     "DecodeError": "errors",
     "DestinationError": "errors",
     "FastfeedError": "errors",
+    "InfoResult": "archive.summary",
     "PackResult": "packer.job",
     "PackedDataset": "feed.dataset",
     "SourceError": "errors",
@@ -35,6 +37,7 @@ _HOMES = {
     "UsageError": "errors",
     "VerifyResult": "packer.verify",
     "WorkerDied": "errors",
+    "info": "archive.summary",
     "open": "feed.dataset",
     "pack": "packer.job",
     "unpack": "packer.unpack",
@@ -46,6 +49,7 @@ __all__ = [
     "DecodeError",
     "DestinationError",
     "FastfeedError",
+    "InfoResult",
     "PackResult",
     "PackedDataset",
     "SourceError",
@@ -54,6 +58,7 @@ __all__ = [
     "VerifyResult",
     "WorkerDied",
     "__version__",
+    "info",
     "open",
     "pack",
     "unpack",

@@ -10,6 +10,7 @@ RFC 9649 (WebP container), ISO/IEC 23008-12 (HEIF ispe), ISO/IEC 15444-1 annex A
 
 import re
 import struct
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -102,31 +103,38 @@ def probe(head: bytes) -> Probe:
     return Probe(codec, width if sane else 0, height if sane else 0, orientation if 1 <= orientation <= 8 else 0)  # noqa: PLR2004
 
 
-def _jpeg(head: bytes) -> tuple[int, int, int]:
-    """Walk the markers to the start of scan: size from the frame header, orientation from APP1."""
-    at, width, height, orientation, xmp = 2, 0, 0, 0, 0
+def _jpeg_segments(head: bytes) -> Iterator[tuple[int, int, int]]:
+    """(marker, start of its body, end of its body) of each segment before the start of scan."""
+    at = 2
     while at + 4 <= len(head):
         if head[at] != 0xFF:  # noqa: PLR2004 - garbage between segments: decoders skip to the next marker, and so do we
             at = head.find(b"\xff", at)
             if at < 0:
-                break
+                return
             continue
         marker = head[at + 1]
         if marker in _JPEG_ALONE:
             at += 1 if marker == 0xFF else 2  # noqa: PLR2004 - fill byte
             continue
         if marker in {0xDA, 0xD9}:
-            break
+            return
         size = (head[at + 2] << 8) | head[at + 3]
+        yield marker, at + 4, at + 2 + size
+        at += 2 + size
+
+
+def _jpeg(head: bytes) -> tuple[int, int, int]:
+    """Size from the frame header, orientation from APP1."""
+    width = height = orientation = xmp = 0
+    for marker, start, stop in _jpeg_segments(head):
         if marker in _JPEG_FRAMES:
-            height, width = struct.unpack_from(">HH", head, at + 5)
+            height, width = struct.unpack_from(">HH", head, start + 1)
         elif marker == 0xE1:  # noqa: PLR2004 - APP1
-            body = head[at + 4 : at + 2 + size]
+            body = head[start:stop]
             if body.startswith(b"Exif\0"):
                 orientation = orientation or _exif_orientation(body[6:])
             elif body.startswith(b"http://ns.adobe.com/xap/1.0/"):
                 xmp = xmp or _xmp_orientation(body)
-        at += 2 + size
     return width, height, orientation or xmp
 
 

@@ -126,7 +126,7 @@ def read_table(head: Buffer, file_bytes: int, path: str) -> ColumnTable:
     Raises:
         IndexDamaged: Any rule of README.md §4 is broken.
         VersionUnsupported: A later version of the format.
-    """
+    """  # noqa: DOC501 - _damaged makes an IndexDamaged
     if len(head) < HEAD.size or bytes(head[:8]) != MAGIC:
         raise _damaged("this is not a column file", path, 0, 8, MAGIC.hex(), bytes(head[:8]).hex())
     _, version, table_bytes, stated_bytes, digest = HEAD.unpack_from(head)
@@ -180,7 +180,7 @@ def _parse(raw: bytes, file_bytes: int) -> tuple[dict[str, int], dict[tuple[str,
 
 
 def _column(entry: dict[str, object], tables: dict[str, int], at: int) -> Column:
-    """One entry of the table, its extents laid from at on. Sizes that do not follow from type and rows raise ValueError."""
+    # One entry of the table, its extents laid from at on.
     table, name, kind, xxh3 = (_text(entry[key]) for key in ("table", "name", "type", "xxh3"))
     required, sizes = entry["required"], entry["bytes"]
     if not (isinstance(required, bool) and isinstance(sizes, list)):

@@ -165,6 +165,12 @@ def _record(body: dict[str, Any], digest: str) -> Manifest | Group:
 def _prove(manifest: Manifest) -> None:
     for name in ("samples", "members", "source_files", "source_bytes", "left_out_count", "writer"):
         _count(getattr(manifest, name), name)
+    _sha256(manifest.source_digest)
+    if not _texts([manifest.name, manifest.split, manifest.layout, manifest.order]):
+        msg = "name, split, layout and order are not all strings"
+        raise ValueError(msg)
+    if manifest.split:
+        _split(manifest.split)
     counts = [entry.samples for entry in manifest.shards]
     if not counts or min(counts) < 1 or max(counts) - min(counts) > 1:
         msg = f"the shards hold {sorted(set(counts))} samples: none may be empty, and they may differ by one"
@@ -208,7 +214,7 @@ def _fields(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _split(name: str) -> str:
-    """A split is a folder directly below the group's, called as in the source: any name but one that leads elsewhere."""
+    # A folder directly below the group's, called as in the source: any name but one that leads elsewhere.
     if not name or name.startswith(".") or "/" in name or "\0" in name:
         msg = f"a split is called {name!r}"
         raise ValueError(msg)

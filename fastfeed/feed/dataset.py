@@ -97,7 +97,9 @@ class PackedDataset(Dataset[Any]):
             unknown = sorted(set(self.transform) - self._wanted)
             if self._pair_image is not None or unknown:
                 msg = "a mapping of transforms needs samples that are dicts, and fields that they have"
-                raise UsageError(msg, path=self.path, expected=f"among {', '.join(sorted(self._wanted))}", got=", ".join(self.transform))
+                raise UsageError(
+                    msg, path=self.path, expected=f"among {', '.join(sorted(self._wanted))}", got=", ".join(self.transform)
+                )
         if self.target_transform is not None and CLASS_FIELD not in self._wanted:
             msg = "target_transform needs a class, and the samples have none"
             raise UsageError(msg, path=self.path, expected=f"a field {CLASS_FIELD}", got=", ".join(sorted(self._wanted)))
@@ -163,9 +165,7 @@ class PackedDataset(Dataset[Any]):
 
     def _sample(self, position: int, places: Sequence[Place], payloads: Sequence[bytes | memoryview]) -> Any:  # noqa: ANN401
         with self.recorder.span("decode", position):
-            values = {
-                place.field: self._value(position, place, data) for place, data in zip(places, payloads, strict=True)
-            }
+            values = {place.field: self._value(position, place, data) for place, data in zip(places, payloads, strict=True)}
         with self.recorder.span("transform", position):
             return self._transformed(values)
 
@@ -175,7 +175,7 @@ class PackedDataset(Dataset[Any]):
         except Exception as error:
             if isinstance(error, DecodeError):
                 raise self._reader.located(error, position, place) from error
-            raise self._reader.located(registry.explain(error, place.field, len(data)), position, place) from error
+            raise self._reader.located(registry.explain(error, place.field, data), position, place) from error
 
     def _transformed(self, values: dict[str, Any]) -> Any:  # noqa: ANN401
         if self.target_transform is not None and CLASS_FIELD in values:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from fastfeed.errors import DecodeError, UsageError
 
@@ -111,6 +111,7 @@ BY_FIELD: Mapping[str, Decoder] = {
     "txt": decode_text, "json": decode_json, "cls": decode_int, "npy": decode_npy, "npz": decode_npz,
 }  # fmt: skip
 
+
 def is_image(field: str) -> bool:
     """Whether a field holds an image by its last part."""
     return field.rpartition(".")[2] in IMAGE_FIELDS
@@ -141,13 +142,18 @@ def decoder_of(field: str, overrides: Mapping[str, str | Decoder], *, alone: boo
     return BY_FIELD.get(last, decode_raw)
 
 
-def explain(error: Exception, field: str, size_bytes: int) -> DecodeError:
+def explain(error: Exception, field: str, data: Data) -> DecodeError:
     """A decoder's refusal in our words: the same fact whichever library refused."""
+    head = bytes(data[:16])
     what = str(error) or type(error).__name__
+    if isinstance(error, UnidentifiedImageError):
+        what = f"Pillow knows no image that begins with {head!r}" if head else "it is empty"
     if isinstance(error, UnicodeDecodeError):
         what = f"not UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}"
         hint = f"Read it as bytes with decoders={{'{field}': 'raw'}}, or convert the source."
     else:
-        hint = "The bytes are as packed, so the source file has the same fault: leave it out with pack --exclude, or replace it."
-    msg = f"{field} of {size_bytes} bytes cannot be decoded ({type(error).__name__}: {what})"
+        hint = (
+            "The bytes are as packed, so the source file has the same fault: leave it out with pack --exclude, or replace it."
+        )
+    msg = f"{field} of {len(data)} bytes cannot be decoded ({type(error).__name__}: {what})"
     return DecodeError(msg, hint=hint)

@@ -143,6 +143,7 @@ def _dataset(listing: Listing, prefix: str, config: PackConfig) -> Draft:
     draft = _classes(listing, prefix, config) if layout == "classes" else _files(listing, prefix, config)
     draft.why.insert(0, why)
     _unify_images(draft)
+    _report_schemas(draft)
     return draft
 
 
@@ -267,13 +268,6 @@ class _Grouper:
             draft.why.append(
                 f"{format_count(self.taken, 'file')} share stem and kind with another: each is a sample of its own"
             )
-        schemas = _schemas(draft)
-        if len(schemas) > 1:
-            shown = "; ".join(f"{'+'.join(names)} {count:,} x" for names, count in schemas.most_common(3))
-            more = f"; and {len(schemas) - 3} more" if len(schemas) > 3 else ""  # noqa: PLR2004 - the three shown
-            draft.why.append(
-                f"samples differ in their fields: {shown}{more} (HF datasets and default collate want equal fields)"
-            )
 
 
 def _schemas(draft: Draft) -> Counter[tuple[str, ...]]:
@@ -281,6 +275,14 @@ def _schemas(draft: Draft) -> Counter[tuple[str, ...]]:
     if len(draft.files) == len(draft):
         return Counter({(name,): count for name, count in Counter(draft.fields).items()})
     return Counter(tuple(draft.fields_of(sample)) for sample in range(len(draft)))
+
+
+def _report_schemas(draft: Draft) -> None:
+    schemas = _schemas(draft)
+    if len(schemas) > 1:
+        shown = "; ".join(f"{'+'.join(names)} {count:,} x" for names, count in schemas.most_common(3))
+        more = f"; and {len(schemas) - 3} more" if len(schemas) > 3 else ""  # noqa: PLR2004 - the three shown
+        draft.why.append(f"samples differ in their fields: {shown}{more} (HF datasets and default collate want equal fields)")
 
 
 def _compare_with_imagefolder(draft: Draft, grouper: _Grouper) -> None:

@@ -178,7 +178,9 @@ class _Writer:
         right = os.path.join(self._real, path) if path else self._real
         if os.path.realpath(full) != right:
             msg = "a link in the destination leads out of it"
-            raise DestinationOccupied(msg, path=full, expected=right, got=os.path.realpath(full), hint="Name a folder that is new or empty.")
+            raise DestinationOccupied(
+                msg, path=full, expected=right, got=os.path.realpath(full), hint="Name a folder that is new or empty."
+            )
         self._folders.add(path)
 
     def write(self, file: _File) -> None:

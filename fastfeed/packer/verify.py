@@ -135,7 +135,9 @@ def _datasets(result: VerifyResult) -> list[str]:
             continue
         if below.digest != digest:
             msg = f"split {split} is not the one that was packed together with the others"
-            result.findings.append(Finding.of(ManifestDamaged(msg, path=folder, expected=digest, got=below.digest, hint=_RESTORE)))
+            result.findings.append(
+                Finding.of(ManifestDamaged(msg, path=folder, expected=digest, got=below.digest, hint=_RESTORE))
+            )
     for name in sorted(os.listdir(path)):
         if os.path.isdir(os.path.join(path, name, FOLDER)) and name not in record.splits:
             msg = f"folder {name} is packed, but does not belong to this group"
@@ -268,7 +270,9 @@ class _Dataset:
                 is_class = place.field == CLASS_FIELD and labels is not None and made is not None and not made[place.row]
                 if is_class and labels is not None and tape.payload != str(labels[position]).encode():
                     msg = "a class member holds another number than the index"
-                    yield _at(ShardDamaged(msg, expected=int(labels[position]), got=tape.payload[:20]), archive, position, place)
+                    yield _at(
+                        ShardDamaged(msg, expected=int(labels[position]), got=tape.payload[:20]), archive, position, place
+                    )
                 count += 1
             with self._lock:
                 self.result.members += count

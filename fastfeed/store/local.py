@@ -48,7 +48,7 @@ class LocalStore:
         return {"root": self.root}
 
     def __setstate__(self, state: dict[str, str]) -> None:
-        self.__init__(state["root"])  # type: ignore[misc]  # noqa: PLC2801 - a store is its root
+        self.__init__(state["root"])  # type: ignore[misc]
 
     def _file(self, name: str) -> _File:
         with self._lock:

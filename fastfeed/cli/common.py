@@ -1,0 +1,64 @@
+"""What all commands share: --json, --quiet, --debug, the progress that fits them, and what to say after Ctrl-C."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from fastfeed.cli import render
+from fastfeed.trace import QUIET, Progress
+from fastfeed.units import parse_size
+
+
+@dataclass(slots=True)
+class Output:
+    """How a command speaks."""
+
+    json: bool
+    quiet: bool
+    debug: bool
+    after_interrupt: str = "Nothing was begun."
+    """What Ctrl-C leaves, and how to continue."""
+    _progress: Progress = QUIET
+
+    def progress(self) -> Progress:
+        """Bars on a terminal, a line a minute elsewhere, nothing with --quiet."""
+        self._progress = QUIET if self.quiet else render.progress()
+        return self._progress
+
+    def close(self) -> None:
+        """Give the terminal back, whatever ended the command."""
+        self._progress.finish()
+
+
+class Size(click.ParamType):
+    """A number of bytes with a unit: 512MiB, 1.5GB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's
+        """Bytes; a ValueError becomes click's usage error."""
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def speaks(command: Callable[..., int]) -> Callable[..., int]:
+    """Add --json, --quiet and --debug to a command, which gets an Output as its first argument and gives an exit code."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+    @click.option("--quiet", is_flag=True, help="No progress, and no words when all is well.")
+    @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+    @click.pass_context
+    @functools.wraps(command)
+    def run(ctx: click.Context, *, as_json: bool, quiet: bool, debug: bool, **arguments: Any) -> int:  # noqa: ANN401 - click's
+        output: Output = ctx.obj
+        output.json, output.quiet, output.debug = as_json, quiet, debug
+        return command(output, **arguments)
+
+    return run

@@ -1,0 +1,75 @@
+"""The command ``fastfeed``. Only this file turns errors into words and exit codes."""
+
+import os
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+import fastfeed
+from fastfeed.cli import common, demo, info, pack, render, unpack, verify
+from fastfeed.errors import FastfeedError
+
+_EPILOG = """\b
+Exit codes:
+  0  done                          5  a packed dataset is damaged
+  1  a fault of fastfeed itself    6  done, but inputs were skipped
+  2  wrong usage                   7  a worker process was killed
+  3  the source cannot be used     8  a sample cannot be decoded
+  4  the destination cannot be used      130, 143  interrupted
+"""
+INTERRUPTED, TERMINATED = 130, 143
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: what a scheduler sends before it kills; answered like Ctrl-C."""
+
+
+@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(fastfeed.__version__, prog_name="fastfeed")
+def cli() -> None:
+    """Small files become shards once; every epoch after that is sequential bytes.
+
+    Start with: fastfeed demo
+    """
+
+
+for _command in (demo.command, pack.command, verify.command, unpack.command, info.command):
+    cli.add_command(_command)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - a signal handler's
+    raise _Terminated
+
+
+def _run(arguments: list[str]) -> int:
+    """Invoke the command; its exit code, or that of its error."""
+    output = common.Output(json=False, quiet=False, debug="--debug" in arguments)
+    try:
+        return int(cli.main(arguments, prog_name="fastfeed", standalone_mode=False, obj=output) or 0)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except FastfeedError as error:
+        output.close()
+        if output.debug:
+            raise
+        render.error(error)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort) as error:
+        output.close()
+        render.interrupted(output.after_interrupt)
+        return TERMINATED if isinstance(error.__context__ or error, _Terminated) else INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone: not our fault, and nobody is there to be told
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -1,0 +1,298 @@
+"""The only place that prints. Results go to stdout; progress, notes and errors to stderr."""
+
+import dataclasses
+import json
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fastfeed.errors import FastfeedError
+from fastfeed.sample import printable
+from fastfeed.trace import Progress
+from fastfeed.units import format_count, format_seconds, format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import TaskID
+
+    from fastfeed.archive.summary import DatasetInfo, InfoResult
+    from fastfeed.packer.job import PackResult
+    from fastfeed.packer.scan import LeftOut
+    from fastfeed.packer.unpack import UnpackResult
+    from fastfeed.packer.verify import VerifyResult
+
+_WIDTH = 100
+_SHOWN = 5
+_PLAIN_SECONDS = 60.0
+
+
+def _console(*, to_stderr: bool = False) -> "Console":
+    from rich.console import Console  # noqa: PLC0415 - rich takes 50 ms, and --help needs none of it
+
+    console = Console(stderr=to_stderr, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = 160  # a file or a pipe has no width: tables must not be cut to 80
+    return console
+
+
+def json_record(record: Any, **extra: object) -> None:  # noqa: ANN401 - any result record
+    """A result record as one JSON object; undecodable names as surrogate escapes."""
+    print(json.dumps({**dataclasses.asdict(record), **extra}, indent=2))
+
+
+def say(text: str = "") -> None:
+    """A paragraph to stdout, lines that begin with blanks kept as they are."""
+    for line in text.split("\n"):
+        print(line if line.startswith(" ") else textwrap.fill(line, _WIDTH))
+
+
+def silent(text: str = "") -> None:
+    """Nothing."""
+
+
+def error(problem: FastfeedError) -> None:
+    """An error as one readable paragraph: what, where, what to do."""
+    print(
+        textwrap.fill(
+            f"fastfeed: {printable_lines(str(problem))}",
+            _WIDTH,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        ),
+        file=sys.stderr,
+    )
+
+
+def interrupted(after: str) -> None:
+    """After Ctrl-C."""
+    print(f"\nfastfeed: interrupted. {after}", file=sys.stderr)
+
+
+def printable_lines(text: str) -> str:
+    """Text for a terminal: control characters escaped, line feeds kept as blanks."""
+    return printable(" ".join(text.split("\n")))
+
+
+def _table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]]) -> None:
+    from rich import box  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title, justify in columns:
+        table.add_column(title, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*map(printable, row))
+    _console().print(table)
+
+
+def pack_result(result: "PackResult") -> None:
+    """Plan or outcome of pack: what was detected and why, a table, what is left out, what comes next."""
+    for dataset in result.datasets:
+        for reason in dataset.why:
+            say(f"- {printable(reason)}")
+    columns = [("dataset", "left"), ("samples", "right"), ("fields", "left"), ("classes", "right"), ("source", "right"),
+               ("shards", "right"), ("size", "right"), ("order", "left")]  # fmt: skip
+    rows = []
+    for d in result.datasets:
+        classes = "-" if d.classes is None else f"{d.classes:,}"
+        rows.append(
+            [
+                d.name,
+                f"{d.samples:,}",
+                " ".join(d.fields),
+                classes,
+                format_size(d.source_bytes),
+                f"{d.shards:,}",
+                format_size(d.size_bytes),
+                d.order,
+            ]
+        )
+    _table(columns, rows)
+    for note in result.notes:
+        say(f"Note: {printable(note)}")
+    if result.limited:
+        say(f"Note: {format_count(result.limited, 'file')} beyond --limit are not packed")
+    _left_out(result.left_out)
+    say(f"{result.workers_why}.")
+    if result.dry_run:
+        say(
+            f"This is the plan; nothing was written. It needs {format_size(result.needs_bytes)}, {format_size(result.free_bytes)} are free."
+        )
+    elif result.already_packed:
+        say(f"{result.destination} is packed already, and source and options are the same: nothing to do.")
+    else:
+        _packed(result)
+
+
+def _packed(result: "PackResult") -> None:
+    total = sum(dataset.source_bytes for dataset in result.datasets)
+    files = sum(dataset.source_files for dataset in result.datasets)
+    kept = f" ({format_count(result.shards_kept, 'shard')} kept from an earlier run)" if result.shards_kept else ""
+    say(f"Packed {format_count(files, 'file')}, {format_size(total)}, in {format_seconds(result.seconds)}{kept}.")
+    if result.skipped:
+        say(f"{format_count(result.skipped, 'input')} could not be read and were skipped: exit code 6.")
+    first = result.datasets[0].path
+    say(
+        f"Next:  fastfeed verify {result.destination}\n       ds = fastfeed.open({first!r}, transform=...)   # where ImageFolder(...) was"
+    )
+
+
+def _left_out(items: Sequence["LeftOut"]) -> None:
+    if not items:
+        return
+    counts = Counter(item.kind for item in items)
+    say(f"Left out: {format_count(len(items), 'entry', 'entries')} of the source (all are listed in .fastfeed/left-out.jsonl)")
+    for kind, count in counts.most_common():
+        examples = [item for item in items if item.kind == kind][:_SHOWN]
+        for item in examples:
+            print(f"  {kind:<11} {printable(item.source)}  ({printable(item.why)})")
+        if count > len(examples):
+            print(f"  {kind:<11} ... and {count - len(examples):,} more")
+
+
+def verify_result(result: "VerifyResult") -> None:
+    """Findings of verify, or that there are none."""
+    read = f"{format_count(result.samples, 'sample')}, {format_count(result.members, 'member')}, {format_count(result.shards, 'shard')}, {format_size(result.size_bytes)} in {format_seconds(result.seconds)}"
+    if result.ok:
+        say(f"{result.path} is whole: {read}. Every byte is as packed.")
+        return
+    say(f"{result.path} is damaged: {format_count(len(result.findings), 'finding')} ({read})")
+    for found in result.findings:
+        print(
+            textwrap.fill(
+                f"- {printable_lines(found.text)}",
+                _WIDTH,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+
+
+def unpack_result(result: "UnpackResult") -> None:
+    """What unpack wrote."""
+    kept = f" ({result.kept:,} of them by an interrupted run)" if result.kept else ""
+    say(
+        f"Unpacked {format_count(result.files, 'file')}, {format_size(result.size_bytes)}, to {result.destination} in {format_seconds(result.seconds)}{kept}. Every byte was checked."
+    )
+
+
+def info_result(result: "InfoResult") -> None:
+    """What info found, dataset by dataset."""
+    for dataset in result.datasets:
+        _dataset_info(dataset)
+
+
+def _dataset_info(d: "DatasetInfo") -> None:
+    facts = [
+        ("dataset", d.name + (f" (split {d.split})" if d.split else "")), ("path", d.path), ("digest", d.digest),
+        ("format", f"version {d.format_version}, compression: {d.compression}"),
+        ("samples", f"{d.samples:,} in {format_count(d.shards, 'shard')}, {format_size(d.size_bytes)}; index {format_size(d.index_bytes)}"),
+        ("source", f"{format_count(d.source_files, 'file')}, {format_size(d.source_bytes)}; read as {d.layout}, order {d.order}"),
+        ("columns", ", ".join(d.columns)),
+        ("left out", ", ".join(f"{count:,} {kind}" for kind, count in d.left_out.items()) or "nothing"),
+    ]  # fmt: skip
+    for name, value in facts:
+        print(f"{name:<9} {printable(value)}")
+    columns = [("field", "left"), ("members", "right"), ("bytes", "right"), ("mean", "right"), ("largest", "right"),
+               ("images", "left"), ("width min/median/max", "right"), ("height", "right"), ("rotated", "right")]  # fmt: skip
+    rows = []
+    for f in d.fields:
+        codecs = ", ".join(f"{name} {count:,}" for name, count in f.codecs.items())
+        width, height = ("/".join(map(str, spread)) if spread else "" for spread in (f.width, f.height))
+        mean = format_size(f.size_bytes / f.members) if f.members else ""
+        rows.append(
+            [
+                f.name,
+                f"{f.members:,}",
+                format_size(f.size_bytes),
+                mean,
+                format_size(f.largest_bytes),
+                codecs,
+                width,
+                height,
+                f"{f.rotated:,}" if codecs else "",
+            ]
+        )
+    _table(columns, rows)
+    if d.classes is not None:
+        shown = d.classes if len(d.classes) <= 2 * _SHOWN else (*d.classes[:_SHOWN], *d.classes[-_SHOWN:])
+        _table(
+            [("class", "right"), ("name", "left"), ("samples", "right")],
+            [[str(c.number), c.name, f"{c.samples:,}"] for c in shown],
+        )
+        if len(shown) < len(d.classes):
+            say(f"{len(d.classes):,} classes, the first and last {_SHOWN} shown; --json has all.")
+
+
+def progress() -> Progress:
+    """A bar where stderr is a terminal, else a plain line a minute."""
+    return _Bar() if sys.stderr.isatty() else _Plain()
+
+
+class _Bar:
+    """Items/s, bytes/s and time left, redrawn in place."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn  # noqa: PLC0415, F811
+
+        columns = (TextColumn("{task.description:<7}"), BarColumn(), TextColumn("{task.fields[items]:>10} {task.fields[rate]:>9}/s"),
+                   DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())  # fmt: skip
+        self._progress = Progress(*columns, console=_console(to_stderr=True), transient=True)
+        self._items, self._began = 0, 0.0
+        self._task: TaskID | None = None
+
+    def start(self, stage: str, items: int | None, size_bytes: int | None) -> None:
+        """Begin a stage."""
+        self._items, self._began, self._of = 0, time.monotonic(), items
+        self._task = self._progress.add_task(stage, total=size_bytes, items="0", rate="0")
+        self._progress.start()
+
+    def advance(self, items: int, size_bytes: int) -> None:
+        """More is done."""
+        self._items += items
+        rate = self._items / max(1e-9, time.monotonic() - self._began)
+        shown = f"{self._items:,}" + (f"/{self._of:,}" if self._of is not None else "")
+        if self._task is not None:
+            self._progress.update(self._task, advance=size_bytes, items=shown, rate=f"{rate:,.0f}")
+
+    def finish(self) -> None:
+        """End a stage: the bar goes, the result stays."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+            self._progress.stop()
+            self._task = None
+
+
+class _Plain:
+    """One line a minute, for logs."""
+
+    def start(self, stage: str, items: int | None, size_bytes: int | None) -> None:
+        """Begin a stage."""
+        self._stage, self._of, self._of_bytes = stage, items, size_bytes
+        self._items = self._bytes = 0
+        self._began = self._last = time.monotonic()
+
+    def advance(self, items: int, size_bytes: int) -> None:
+        """More is done; a line if the last one is a minute old."""
+        self._items, self._bytes = self._items + items, self._bytes + size_bytes
+        now = time.monotonic()
+        if now - self._last >= _PLAIN_SECONDS:
+            self._last, passed = now, now - self._began
+            left = ""
+            if self._of_bytes and self._bytes:
+                left = f", {format_seconds(passed * (self._of_bytes - self._bytes) / self._bytes)} left"
+            of = f" of {self._of:,}" if self._of is not None else ""
+            rates = f"{self._items / passed:,.0f}/s, {format_size(self._bytes / passed)}/s"
+            print(
+                f"fastfeed {self._stage}: {self._items:,}{of} files, {format_size(self._bytes)}, {rates}{left}",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def finish(self) -> None:
+        """End a stage."""

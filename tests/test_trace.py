@@ -1,0 +1,52 @@
+"""fastfeed/trace.py: recorders and progress."""
+
+import time
+
+import pytest
+
+from fastfeed.trace import NULL, QUIET, NullProgress, SlowestRecorder, Span
+
+
+def test_the_null_recorder_is_one_context_for_all():
+    with NULL.span("read", 0), NULL.span("decode", 1):
+        assert NULL.span("read", 2) is NULL.span("decode", 3)
+
+
+def test_the_null_progress_takes_any_order_of_calls():
+    QUIET.advance(1, 2)
+    QUIET.start("pack", None, None)
+    QUIET.finish()
+    assert isinstance(QUIET, NullProgress)
+
+
+def test_the_slowest_spans_are_kept_slowest_first():
+    recorder = SlowestRecorder(keep=2)
+    for position, seconds in enumerate((0.0, 0.03, 0.0, 0.015)):
+        with recorder.span("read" if position % 2 else "decode", position):
+            time.sleep(seconds)
+    kept = recorder.slowest()
+    assert [span.position for span in kept] == [1, 3]
+    assert kept[0].seconds >= 0.03 > kept[1].seconds >= 0.015
+    assert recorder.spans == 4
+    assert recorder.total_seconds["read"] == pytest.approx(sum(span.seconds for span in kept))
+    assert set(recorder.total_seconds) == {"read", "decode"}
+
+
+def test_memory_does_not_grow_with_spans():
+    recorder = SlowestRecorder(keep=3)
+    for position in range(200):
+        with recorder.span("read", position):
+            pass
+    assert len(recorder.slowest()) == 3
+    assert recorder.spans == 200
+
+
+def test_a_stage_that_raises_is_timed_and_its_error_passes():
+    recorder = SlowestRecorder()
+    with pytest.raises(KeyError, match="gone"), recorder.span("decode", 7):
+        raise KeyError("gone")
+    assert [(span.stage, span.position) for span in recorder.slowest()] == [("decode", 7)]
+
+
+def test_spans_order_by_time():
+    assert Span(0.1, "z", 9) < Span(0.2, "a", 0)
