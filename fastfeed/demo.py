@@ -69,9 +69,9 @@ def run(folder: str, say: Callable[[str], None], progress: Progress) -> DemoResu
     for item in result.left_out:
         say(f"   left out: {item.source} ({item.why})")
     dataset = result.datasets[0]
-    say(
-        f"   {format_count(dataset.samples, 'sample')} in {format_count(dataset.shards, 'shard')}, {format_size(dataset.size_bytes)}\n"
-    )
+    size = format_size(dataset.size_bytes)
+    say(f"   {format_count(dataset.samples, 'sample')} in {format_count(dataset.shards, 'shard')}, {size}
+")
     found = _prove(packed, say, progress)
     broken, slow = _check(packed, say)
     say("5. Without the broken ones: fastfeed pack photos packed-clean --exclude skip.jsonl")
@@ -91,9 +91,8 @@ def make_photos(root: str) -> int:
     for number, name in enumerate(CLASSES):
         os.makedirs(os.path.join(root, name))
         for at in range(PHOTOS_PER_CLASS):
-            _photo(noise, number, 320 + 16 * (at % 8), 240 + 12 * (at % 9)).save(
-                os.path.join(root, name, f"{at:04d}.jpg"), quality=88
-            )
+            photo = _photo(noise, number, 320 + 16 * (at % 8), 240 + 12 * (at % 9))
+            photo.save(os.path.join(root, name, f"{at:04d}.jpg"), quality=88)
     _photo(noise, 3, 6000, 4000).save(os.path.join(root, _SLOW[0]), quality=85, progressive=True)
     _photo(noise, 0, 2600, 2000).save(os.path.join(root, _SLOW[1]), compress_level=1)
     good = _read(os.path.join(root, "circle", "0000.jpg"))
@@ -140,7 +139,7 @@ def _prove(packed: str, say: Callable[[str], None], progress: Progress) -> bool:
     say("3. fastfeed verify packed")
     result = verify(packed, progress=progress)
     say(f"   {'every byte is as packed' if result.ok else result.findings[0].text} ({format_seconds(result.seconds)})")
-    shard = sorted(name for name in os.listdir(packed) if name.endswith(".tar"))[0]
+    shard = min(name for name in os.listdir(packed) if name.endswith(".tar"))
     at = 40_000
     _flip(os.path.join(packed, shard), at)
     damaged = verify(packed, progress=progress)
@@ -178,9 +177,8 @@ def _check(packed: str, say: Callable[[str], None]) -> tuple[list[str], list[str
         source = escape(dataset.identity(span.position).source or b"")
         if span.stage == "decode" and span.seconds > _SLOW_FACTOR * mean and source not in broken:
             slow.append(source)
-            say(
-                f"   slow:   {slow[-1]}: {format_seconds(span.seconds)} to decode, {span.seconds / mean:.0f} x the mean of {format_seconds(mean)}"
-            )
+            took = f"{format_seconds(span.seconds)} to decode, {span.seconds / mean:.0f} x the mean"
+            say(f"   slow:   {source}: {took}")
     say("")
     return broken, slow
 
@@ -203,9 +201,8 @@ def _load(packed: str, say: Callable[[str], None]) -> tuple[int, float]:
         means.append(batch.float().mean().item())
     rate = images / (time.monotonic() - began)
     say(f"   {dataset!r}")
-    say(
-        f"   {batches} batches of {tuple(batch.shape[1:])} {batch.dtype}, {images} images, mean pixel {sum(means) / len(means):.0f}; {rate:.0f} images/s with worker start-up\n"
-    )
+    what = f"{batches} batches of {tuple(batch.shape[1:])} {batch.dtype}, {images} images"
+    say(f"   {what}, mean pixel {sum(means) / len(means):.0f}; {rate:.0f} images/s with worker start-up\n")
     return batches, rate
 
 

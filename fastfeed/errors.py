@@ -28,8 +28,6 @@ what was got, and what to do. An error unpickles whole, so it survives a worker 
 
 from typing import ClassVar, TypedDict, Unpack
 
-from fastfeed.units import format_range
-
 
 class Facts(TypedDict, total=False):
     """Where it happened, what was expected and got, what to do."""
@@ -78,7 +76,7 @@ class FastfeedError(Exception):
             f"sample {self.sample}" if self.sample is not None else "",
             f"key {self.key!r}" if self.key is not None else "",
             f"member {self.member!r}" if self.member is not None else "",
-            f"bytes {format_range(self.start, self.stop)}" if self.start is not None else "",
+            f"bytes [{self.start}, {'...' if self.stop is None else self.stop})" if self.start is not None else "",
         ]
         return ", ".join(part for part in parts if part)
 

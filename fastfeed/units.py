@@ -1,4 +1,4 @@
-"""The only place that parses or formats sizes, counts, durations and byte ranges."""
+"""The only place that parses or formats sizes, counts and durations."""
 
 import re
 
@@ -49,8 +49,3 @@ def format_seconds(seconds: float) -> str:
     if seconds < hour:
         return f"{int(seconds // minute)} min {int(seconds % minute):02d} s"
     return f"{int(seconds // hour)} h {int(seconds % hour // minute):02d} min"
-
-
-def format_range(start: int | None, stop: int | None) -> str:
-    """A half-open byte range: "[512, 9000)"; "from 512" where the end is not known."""
-    return f"from {start}" if stop is None else f"[{start}, {stop})"

@@ -126,7 +126,7 @@ def read_table(head: Buffer, file_bytes: int, path: str) -> ColumnTable:
     Raises:
         IndexDamaged: Any rule of README.md §4 is broken.
         VersionUnsupported: A later version of the format.
-    """  # noqa: DOC501 - _damaged makes an IndexDamaged
+    """
     if len(head) < HEAD.size or bytes(head[:8]) != MAGIC:
         raise _damaged("this is not a column file", path, 0, 8, MAGIC.hex(), bytes(head[:8]).hex())
     _, version, table_bytes, stated_bytes, digest = HEAD.unpack_from(head)

@@ -136,7 +136,7 @@ def read_record(path: str) -> Manifest | Group:
     Raises:
         NotADataset: There is none.
         ManifestDamaged: It is damaged.
-    """  # noqa: DOC501 - _nothing_there makes a NotADataset
+    """
     for name in (MANIFEST, GROUP):
         file = os.path.join(path, FOLDER, name)
         try:

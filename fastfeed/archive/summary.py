@@ -128,7 +128,7 @@ def _codec_name(number: int) -> str:
     return Codec(number).name if number in Codec.__members__.values() else f"codec {number}"
 
 
-def _spread(values: "NDArray[Any]") -> tuple[int, int, int] | None:
+def _spread(values: NDArray[Any]) -> tuple[int, int, int] | None:
     known = values[values > 0]
     return (int(known.min()), int(np.median(known)), int(known.max())) if len(known) else None
 

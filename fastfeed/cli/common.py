@@ -33,7 +33,7 @@ class Output:
         self._progress.finish()
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[int]):
     """A number of bytes with a unit: 512MiB, 1.5GB."""
 
     name = "size"
@@ -51,14 +51,17 @@ class Size(click.ParamType):
 def speaks(command: Callable[..., int]) -> Callable[..., int]:
     """Add --json, --quiet and --debug to a command, which gets an Output as its first argument and gives an exit code."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-    @click.option("--quiet", is_flag=True, help="No progress, and no words when all is well.")
-    @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-    @click.pass_context
-    @functools.wraps(command)
-    def run(ctx: click.Context, *, as_json: bool, quiet: bool, debug: bool, **arguments: Any) -> int:  # noqa: ANN401 - click's
+    def run(ctx: click.Context, /, *, as_json: bool, quiet: bool, debug: bool, **arguments: Any) -> int:  # noqa: ANN401
         output: Output = ctx.obj
         output.json, output.quiet, output.debug = as_json, quiet, debug
         return command(output, **arguments)
 
-    return run
+    decorated = click.pass_context(run)
+    functools.update_wrapper(decorated, command)
+    for option in (
+        click.option("--debug", is_flag=True, help="Show the traceback of an error."),
+        click.option("--quiet", is_flag=True, help="No progress, and no words when all is well."),
+        click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object."),
+    ):
+        decorated = option(decorated)
+    return decorated

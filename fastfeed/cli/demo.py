@@ -1,4 +1,4 @@
-"""fastfeed demo"""
+"""``fastfeed demo``: the whole story."""
 
 import tempfile
 

@@ -1,4 +1,4 @@
-"""fastfeed info PATH"""
+"""``fastfeed info PATH``: what is inside."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""fastfeed pack SRC DST"""
+"""``fastfeed pack SRC DST``: from files to shards."""
 
 from typing import Any
 

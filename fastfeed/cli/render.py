@@ -53,18 +53,14 @@ def silent(text: str = "") -> None:
     """Nothing."""
 
 
+def _paragraph(text: str) -> str:
+    """Text in lines of the width, paths and commands whole."""
+    return textwrap.fill(printable_lines(text), _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
 def error(problem: FastfeedError) -> None:
     """An error as one readable paragraph: what, where, what to do."""
-    print(
-        textwrap.fill(
-            f"fastfeed: {printable_lines(str(problem))}",
-            _WIDTH,
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        ),
-        file=sys.stderr,
-    )
+    print(_paragraph(f"fastfeed: {problem}"), file=sys.stderr)
 
 
 def interrupted(after: str) -> None:
@@ -119,9 +115,8 @@ def pack_result(result: "PackResult") -> None:
     _left_out(result.left_out)
     say(f"{result.workers_why}.")
     if result.dry_run:
-        say(
-            f"This is the plan; nothing was written. It needs {format_size(result.needs_bytes)}, {format_size(result.free_bytes)} are free."
-        )
+        need, free = format_size(result.needs_bytes), format_size(result.free_bytes)
+        say(f"This is the plan; nothing was written. It needs {need}, {free} are free.")
     elif result.already_packed:
         say(f"{result.destination} is packed already, and source and options are the same: nothing to do.")
     else:
@@ -136,9 +131,8 @@ def _packed(result: "PackResult") -> None:
     if result.skipped:
         say(f"{format_count(result.skipped, 'input')} could not be read and were skipped: exit code 6.")
     first = result.datasets[0].path
-    say(
-        f"Next:  fastfeed verify {result.destination}\n       ds = fastfeed.open({first!r}, transform=...)   # where ImageFolder(...) was"
-    )
+    say(f"Next:  fastfeed verify {result.destination}")
+    say(f"       ds = fastfeed.open({first!r}, transform=...)   # where ImageFolder(...) was")
 
 
 def _left_out(items: Sequence["LeftOut"]) -> None:
@@ -156,29 +150,22 @@ def _left_out(items: Sequence["LeftOut"]) -> None:
 
 def verify_result(result: "VerifyResult") -> None:
     """Findings of verify, or that there are none."""
-    read = f"{format_count(result.samples, 'sample')}, {format_count(result.members, 'member')}, {format_count(result.shards, 'shard')}, {format_size(result.size_bytes)} in {format_seconds(result.seconds)}"
+    counts = [(result.samples, "sample"), (result.members, "member"), (result.shards, "shard")]
+    read = ", ".join(format_count(count, noun) for count, noun in counts)
+    read += f", {format_size(result.size_bytes)} in {format_seconds(result.seconds)}"
     if result.ok:
         say(f"{result.path} is whole: {read}. Every byte is as packed.")
         return
     say(f"{result.path} is damaged: {format_count(len(result.findings), 'finding')} ({read})")
     for found in result.findings:
-        print(
-            textwrap.fill(
-                f"- {printable_lines(found.text)}",
-                _WIDTH,
-                subsequent_indent="  ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        )
+        print(_paragraph(f"- {found.text}"))
 
 
 def unpack_result(result: "UnpackResult") -> None:
     """What unpack wrote."""
     kept = f" ({result.kept:,} of them by an interrupted run)" if result.kept else ""
-    say(
-        f"Unpacked {format_count(result.files, 'file')}, {format_size(result.size_bytes)}, to {result.destination} in {format_seconds(result.seconds)}{kept}. Every byte was checked."
-    )
+    what = f"{format_count(result.files, 'file')}, {format_size(result.size_bytes)}, to {result.destination}"
+    say(f"Unpacked {what} in {format_seconds(result.seconds)}{kept}. Every byte was checked.")
 
 
 def info_result(result: "InfoResult") -> None:
@@ -188,11 +175,13 @@ def info_result(result: "InfoResult") -> None:
 
 
 def _dataset_info(d: "DatasetInfo") -> None:
+    sizes = f"{format_size(d.size_bytes)}; index {format_size(d.index_bytes)}"
     facts = [
         ("dataset", d.name + (f" (split {d.split})" if d.split else "")), ("path", d.path), ("digest", d.digest),
         ("format", f"version {d.format_version}, compression: {d.compression}"),
-        ("samples", f"{d.samples:,} in {format_count(d.shards, 'shard')}, {format_size(d.size_bytes)}; index {format_size(d.index_bytes)}"),
-        ("source", f"{format_count(d.source_files, 'file')}, {format_size(d.source_bytes)}; read as {d.layout}, order {d.order}"),
+        ("samples", f"{d.samples:,} in {format_count(d.shards, 'shard')}, {sizes}"),
+        ("source", f"{format_count(d.source_files, 'file')}, {format_size(d.source_bytes)}"),
+        ("read as", f"{d.layout}, order {d.order}"),
         ("columns", ", ".join(d.columns)),
         ("left out", ", ".join(f"{count:,} {kind}" for kind, count in d.left_out.items()) or "nothing"),
     ]  # fmt: skip
@@ -238,11 +227,12 @@ class _Bar:
     """Items/s, bytes/s and time left, redrawn in place."""
 
     def __init__(self) -> None:
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn  # noqa: PLC0415, F811
+        from rich import progress as bars  # noqa: PLC0415
 
-        columns = (TextColumn("{task.description:<7}"), BarColumn(), TextColumn("{task.fields[items]:>10} {task.fields[rate]:>9}/s"),
-                   DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())  # fmt: skip
-        self._progress = Progress(*columns, console=_console(to_stderr=True), transient=True)
+        text = "{task.fields[items]:>10} {task.fields[rate]:>9}/s"
+        columns = (bars.TextColumn("{task.description:<7}"), bars.BarColumn(), bars.TextColumn(text),
+                   bars.DownloadColumn(binary_units=True), bars.TransferSpeedColumn(), bars.TimeRemainingColumn())  # fmt: skip
+        self._progress = bars.Progress(*columns, console=_console(to_stderr=True), transient=True)
         self._items, self._began = 0, 0.0
         self._task: TaskID | None = None
 

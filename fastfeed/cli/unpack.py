@@ -1,4 +1,4 @@
-"""fastfeed unpack DST OUT"""
+"""``fastfeed unpack DST OUT``: from shards to files."""
 
 import click
 

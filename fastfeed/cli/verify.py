@@ -1,4 +1,4 @@
-"""fastfeed verify DST"""
+"""``fastfeed verify DST``: every promise, proven."""
 
 import click
 

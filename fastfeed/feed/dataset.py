@@ -4,7 +4,7 @@ import io
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,12 @@ from fastfeed.archive.index import MEMBER, SAMPLE
 from fastfeed.errors import DecodeError, ManifestDamaged, NotADataset, UsageError
 from fastfeed.feed import fields as registry
 from fastfeed.feed.fields import Decoder
-from fastfeed.sample import SampleId, escape
+from fastfeed.feed.views import MemberFile, PickedStrings, Samples, source_of
+from fastfeed.sample import SampleId
 from fastfeed.store.local import LocalStore
 from fastfeed.store.members import MemberReader
 from fastfeed.trace import NULL, Recorder
 
-Decode = Literal["exact"]
 CLASS_FIELD = "cls"
 
 
@@ -56,7 +56,7 @@ class PackedDataset(Dataset[Any]):
         path: str | os.PathLike[str],
         transform: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]] | None = None,
         target_transform: Callable[[Any], Any] | None = None,
-        decode: Decode = "exact",
+        decode: str = "exact",
         fields: Sequence[str] | None = None,
         decoders: Mapping[str, str | Decoder] | None = None,
         *,
@@ -122,7 +122,7 @@ class PackedDataset(Dataset[Any]):
         return len(self._archive)
 
     def __iter__(self) -> Iterator[Any]:
-        """By position. (Without it, Python would iterate until an IndexError, also one from the user's transform.)"""
+        """By position. Without it, Python would iterate until an IndexError, also one from the user's transform."""
         return (self[position] for position in range(len(self)))
 
     def __getitem__(self, index: int) -> Any:  # noqa: ANN401 - what the transform gives
@@ -182,7 +182,7 @@ class PackedDataset(Dataset[Any]):
             values[CLASS_FIELD] = self.target_transform(values[CLASS_FIELD])
         if self._pair_image is not None and len(values) == 2:  # noqa: PLR2004 - an image and its class
             image = values[self._pair_image]
-            return (image if self.transform is None else self.transform(image)), values[CLASS_FIELD]  # type: ignore[operator]
+            return (image if self.transform is None else self.transform(image)), values[CLASS_FIELD]
         if isinstance(self.transform, Mapping):
             return {name: self.transform[name](value) if name in self.transform else value for name, value in values.items()}
         return values if self.transform is None else self.transform(values)
@@ -197,7 +197,7 @@ class PackedDataset(Dataset[Any]):
         position = self._position(index)
         for place in self._archive.places(position):
             if place.field == field:
-                return io.BufferedReader(_MemberFile(self._reader, place))  # type: ignore[return-value]
+                return io.BufferedReader(MemberFile(self._reader, place))  # type: ignore[return-value]
         msg = f"sample {position} has no field {field!r}"
         raise UsageError(msg, path=self.path, sample=position, key=self._archive.key(position), got=field)
 
@@ -227,8 +227,8 @@ class PackedDataset(Dataset[Any]):
         return self._archive.index.array(SAMPLE, "label")
 
     @property
-    def samples(self) -> "Samples":
-        """(original path below the source, class number) of each sample, looked up when used; the number is None without classes."""
+    def samples(self) -> Samples:
+        """(original path below the source, class number) by position, looked up when used; None without classes."""
         return Samples(self._archive)
 
     imgs = samples
@@ -240,7 +240,7 @@ class PackedDataset(Dataset[Any]):
             IndexError: No such position.
         """
         position = self._position(index)
-        return SampleId(position, self._archive.key(position), _source(self._archive, position))
+        return SampleId(position, self._archive.key(position), source_of(self._archive, position))
 
     def column(self, name: str, field: str | None = None) -> Any:  # noqa: ANN401 - an array or a sequence of bytes
         """A column of the index, a sample a row.
@@ -265,7 +265,7 @@ class PackedDataset(Dataset[Any]):
             raise UsageError(msg, path=self.path, expected=f"one of {', '.join(known)}", got=repr(name))
         rows = self._rows_of(self._field(field))
         if name == "source":
-            return _Picked(index.strings(MEMBER, name), rows)
+            return PickedStrings(index.strings(MEMBER, name), rows)
         values = index.array(MEMBER, name)
         if isinstance(rows, slice):
             return values[rows]
@@ -310,86 +310,7 @@ class PackedDataset(Dataset[Any]):
         return f"PackedDataset({self.path!r}: {len(self):,} samples of {fields}{classes}, {len(manifest.shards)} shards)"
 
 
-def _source(archive: Archive, position: int) -> bytes | None:
-    """Original path of a sample: that of its image, else of its first member that came from a file."""
-    if not archive.index.has(MEMBER, "source"):
-        return None
-    sources, first = archive.index.strings(MEMBER, "source"), None
-    for place in archive.places(position):
-        source: bytes = sources[place.row]
-        if source and registry.is_image(place.field):
-            return source
-        first = first or source or None
-    return first
-
-
-class Samples(Sequence[tuple[str, int | None]]):
-    """ImageFolder's .samples without a list: (path, class number) by position."""
-
-    def __init__(self, archive: Archive) -> None:
-        self._archive = archive
-        self._labels = archive.index.array(SAMPLE, "label") if archive.index.has(SAMPLE, "label") else None
-
-    def __len__(self) -> int:
-        return len(self._archive)
-
-    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        position = range(len(self))[index]
-        label = None if self._labels is None else int(self._labels[position])
-        return escape(_source(self._archive, position) or b""), label
-
-
-class _Picked(Sequence[bytes]):
-    """Rows of a string column."""
-
-    def __init__(self, values: Sequence[bytes], rows: "slice | NDArray[np.int64]") -> None:
-        self._values = values
-        self._rows = range(len(values))[rows] if isinstance(rows, slice) else rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        row = int(self._rows[index])
-        return self._values[row] if row >= 0 else b""
-
-
-class _MemberFile(io.RawIOBase):
-    """A member's bytes as an unbuffered file."""
-
-    def __init__(self, reader: MemberReader, place: Place) -> None:
-        super().__init__()
-        self._reader, self._place, self._at = reader, place, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        size = self._place.stop - self._place.start
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
-        start = min(self._place.start + self._at, self._place.stop)
-        stop = min(start + len(buffer), self._place.stop)
-        data = self._reader.store.read(self._place.shard, start, stop)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-
-def open(path: str | os.PathLike[str], **options: Any) -> PackedDataset:  # noqa: A001, ANN401 - fastfeed.open; options are PackedDataset's
+def open(path: str | os.PathLike[str], **options: Any) -> PackedDataset:  # noqa: ANN401 - fastfeed.open; options are PackedDataset's
     """Open a packed dataset.
 
     Args:

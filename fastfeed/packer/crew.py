@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from fastfeed.config import worker_environment
 from fastfeed.errors import WorkerDied
@@ -58,7 +58,7 @@ class Crew:
         self._workers: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -12,10 +12,11 @@ from fastfeed.archive.manifest import WRITER, Group, Manifest
 from fastfeed.config import PackConfig, PackOptions
 from fastfeed.errors import DestinationOccupied, NotADataset, SourceChanged, SourceUnreadable, UsageError
 from fastfeed.machine import free_bytes
+from fastfeed.packer.files import disk_error
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
 from fastfeed.packer.scan import LeftOut, Listing, scan
-from fastfeed.packer.writing import Job, Writing, disk_error, worker_count
+from fastfeed.packer.writing import Job, Writing, worker_count
 from fastfeed.sample import SkipList, printable
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import format_count
@@ -140,7 +141,7 @@ def _identity(config: PackConfig, skip: SkipList, root: str) -> dict[str, object
 
 
 def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
-    plan = make_plan(listing, job.config, os.path.basename(job.source), job.exclude, failed)
+    plan = make_plan(listing, job.config, name=os.path.basename(job.source), exclude=job.exclude, failed=failed)
     packed = sum(dataset.source_files for dataset in plan.datasets)
     known = {item.source for items in plan.left_out.values() for item in items}
     missing = len(listing) - packed - plan.limited - sum(path in known for path in listing.paths)

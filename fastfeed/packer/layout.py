@@ -148,7 +148,7 @@ def _dataset(listing: Listing, prefix: str, config: PackConfig) -> Draft:
 
 
 def _choose(listing: Listing, prefix: str, config: PackConfig) -> tuple[str, str]:
-    """classes or files, with the reason."""
+    """Classes or files, with the reason."""
     where = f"{prefix}: " if prefix else ""
     if config.layout in {"classes", "files"}:
         return config.layout, f"{where}{config.layout}: asked for"
@@ -159,13 +159,12 @@ def _choose(listing: Listing, prefix: str, config: PackConfig) -> tuple[str, str
     parallel = [name for name in tops if name.lower() in PARALLEL_NAMES]
     if len(parallel) > 1 or len(parallel) == len(tops):
         msg = f"{where}the folders {', '.join(map(printable, tops[:_SHOWN]))} look like parallel trees, not like classes"
-        raise SourceAmbiguous(
-            msg, hint="Choose: --layout files (each path is a sample) or --layout classes (each folder is a class)."
-        )
+        hint = "Choose: --layout files (each path is a sample) or --layout classes (each folder is a class)."
+        raise SourceAmbiguous(msg, hint=hint)
     if not _stray(listing, listing.folders.index(prefix), len(own)):
         example = printable(listing.names[own[0]])
         msg = f"{where}there are {format_count(len(own), 'file')} ({example} ...) beside {format_count(len(tops), 'folder')}"
-        hint = "Choose: --layout classes (each folder is a class; the files beside are left out) or --layout files (all are samples)."
+        hint = "Choose: --layout classes (a class a folder, the files beside are left out) or --layout files (all are samples)."
         raise SourceAmbiguous(msg, hint=hint)
     return "classes", f"{where}a class a folder, as ImageFolder reads it: {format_count(len(tops), 'class', 'classes')}"
 
@@ -345,7 +344,7 @@ def _one_class_map(drafts: list[Draft], config: PackConfig) -> list[Draft]:
             differing.append(f"{draft.split} lacks {format_count(len(missing), 'class', 'classes')}: {shown}")
     if differing and config.class_map == "equal":
         msg = f"the splits have different classes ({'; '.join(differing)})"
-        hint = "Numbers would not mean the same in each. Use --class-map union for one map over all, or pack each split on its own."
+        hint = "Numbers would differ in meaning. Use --class-map union for one map over all, or pack each split on its own."
         raise SourceAmbiguous(msg, hint=hint)
     for draft in labelled if differing else []:
         number = {name: at for at, name in enumerate(union)}

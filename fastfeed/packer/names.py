@@ -68,7 +68,7 @@ class FileName(NamedTuple):
 
 
 def compound_field(name: str) -> str:
-    """ "0001.mask.png" -> "mask.png"; empty where nothing but words stands between the first dot and the extension."""
+    """Of "0001.mask.png": "mask.png"; empty where nothing but words stands between the first dot and the extension."""
     base, extension = split_name(name)
     if not extension or "." not in base:
         return ""

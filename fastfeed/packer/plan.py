@@ -88,7 +88,7 @@ class PackPlan:
         return sum(dataset.size_bytes for dataset in self.datasets)
 
 
-def make_plan(listing: Listing, config: PackConfig, name: str, exclude: SkipList, failed: Mapping[str, str]) -> PackPlan:
+def make_plan(listing: Listing, config: PackConfig, *, name: str, exclude: SkipList, failed: Mapping[str, str]) -> PackPlan:
     """Settle everything.
 
     Args:
@@ -211,8 +211,8 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
         split=draft.split, name=_legal_name(shard_name), layout=draft.layout, order=order,
         classes=None if draft.classes is None else tuple(draft.classes), keys=[chosen.keys[at] for at in chosen.order],
         labels=labels, starts=starts, files=files, fields=tuple(fields), member_fields=member_fields, sizes=sizes,
-        offsets=offsets, shards=tuple(shards), source_files=sum(shard.source_files for shard in shards), source_bytes=source_bytes,
-        why=tuple(why),
+        offsets=offsets, shards=tuple(shards), source_files=sum(shard.source_files for shard in shards),
+        source_bytes=source_bytes, why=tuple(why),
     )  # fmt: skip
 
 
@@ -309,7 +309,8 @@ def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList)
         overhead = dataset.size_bytes - dataset.source_bytes
         share = overhead / max(1, dataset.source_bytes)
         if share > _NOTABLE_OVERHEAD:
-            text = f"{dataset.name}: tar headers and padding add {format_size(overhead)} ({share:.0%} of the source): its files are small"
+            much = f"{format_size(overhead)}, {share:.0%} of the source"
+            text = f"{dataset.name}: its files are small: tar headers and padding add {much}"
             classes = dataset.files.count(CLASS_MEMBER) * 2 * tar.BLOCK_BYTES
             notes.append(
                 text + (f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else "")

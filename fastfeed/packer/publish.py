@@ -12,9 +12,10 @@ from fastfeed.archive import columns, manifest
 from fastfeed.archive.index import MEMBER, SAMPLE, IndexData
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group, Manifest, OwnedFile, ShardEntry
 from fastfeed.errors import DestinationError
+from fastfeed.packer.files import publish
 from fastfeed.packer.plan import DatasetPlan
+from fastfeed.packer.record import read_record
 from fastfeed.packer.scan import LeftOut
-from fastfeed.packer.worker import publish, read_record
 
 _RECORD_COLUMNS = ("xxh3", "codec", "width", "height", "orientation")
 
@@ -42,7 +43,7 @@ class _Digesting:
 
 
 def publish_dataset(
-    folder: str, plan: DatasetPlan, records: Sequence[str], source: SourceFacts, left_out: Sequence[LeftOut]
+    folder: str, plan: DatasetPlan, *, records: Sequence[str], source: SourceFacts, left_out: Sequence[LeftOut]
 ) -> Manifest:
     """Write index, left-out list and manifest of one dataset.
 

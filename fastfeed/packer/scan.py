@@ -92,7 +92,7 @@ class Listing:
 
     @cached_property
     def fields(self) -> list[str]:
-        """Field of each file by its extension (canonical), or by content where the name does not tell ("bin" if nothing does)."""
+        """Field of each file by its extension (canonical), else by its content, "bin" if neither tells."""
         return [
             canonical(split_name(name)[1]) or _CONTENT_FIELDS.get(codec, "bin")
             for name, codec in zip(self.names, self.codecs, strict=True)

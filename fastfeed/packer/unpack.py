@@ -13,7 +13,7 @@ from fastfeed.archive.dataset import Archive, Place, datasets_in
 from fastfeed.archive.index import MEMBER
 from fastfeed.archive.shard import digest
 from fastfeed.errors import DestinationOccupied, IndexDamaged
-from fastfeed.packer.writing import disk_error
+from fastfeed.packer.files import disk_error
 from fastfeed.sample import escape, printable
 from fastfeed.store.local import LocalStore
 from fastfeed.store.members import MemberReader
@@ -192,8 +192,7 @@ class _Writer:
             self.kept += 1
         else:
             with open(self._part, "wb") as out:
-                for piece in _pieces(file):
-                    out.write(piece)
+                out.writelines(_pieces(file))
             os.rename(self._part, full)
         self._files += 1
         self._bytes += size

@@ -349,8 +349,8 @@ def _member(archive: Archive, position: int, place: Place, tape: _Tape) -> Itera
     size = place.stop - place.start
     if place.start != tape.at + tar.BLOCK_BYTES:
         msg = "index and shard disagree where a member begins"
-        error = IndexDamaged(msg, expected=tape.at + tar.BLOCK_BYTES, got=place.start, hint=_RESTORE)
-        yield _at(error, archive, position, place)
+        moved = IndexDamaged(msg, expected=tape.at + tar.BLOCK_BYTES, got=place.start, hint=_RESTORE)
+        yield _at(moved, archive, position, place)
         tape.take(place.start - tape.at - tar.BLOCK_BYTES)
     begin = tape.at
     try:
@@ -359,25 +359,31 @@ def _member(archive: Archive, position: int, place: Place, tape: _Tape) -> Itera
         located = _at(error, archive, position, place)
         located.start, located.stop = begin, begin + tar.BLOCK_BYTES
         yield located
-    digest, left = xxhash.xxh3_64(), size
-    while left:
-        piece = tape.take(min(left, _CHUNK_BYTES))
-        if not piece:
-            break
-        digest.update(piece)
-        left -= len(piece)
-        tape.payload = piece if len(piece) == size else b""
-    if left:
-        error = ShardDamaged("a shard ends in the midst of a member: it was cut", expected=size, got=size - left, hint=_RESTORE)
-        yield _at(error, archive, position, place)
-    elif digest.intdigest() != place.xxh3:
-        msg = "the bytes of a member differ from their checksum"
-        error = ShardDamaged(msg, expected=f"xxh3 {place.xxh3:016x}", got=digest.hexdigest(), hint=_RESTORE)
-        yield _at(error, archive, position, place)
+    problem = _payload(place, tape)
+    if problem is not None:
+        yield _at(problem, archive, position, place)
     if tape.take(tar.padding_bytes(size)).strip(b"\0"):
         located = _at(ShardDamaged("the padding behind a member is not zeros", hint=_RESTORE), archive, position, place)
         located.start, located.stop = place.stop, place.stop + tar.padding_bytes(size)
         yield located
+
+
+def _payload(place: Place, tape: _Tape) -> ShardDamaged | None:
+    """A payload against its checksum; it is kept on the tape where it is small."""
+    digest, size = xxhash.xxh3_64(), place.stop - place.start
+    left, tape.payload = size, b""
+    while left:
+        piece = tape.take(min(left, _CHUNK_BYTES))
+        if not piece:
+            msg = "a shard ends in the midst of a member: it was cut"
+            return ShardDamaged(msg, expected=size, got=size - left, hint=_RESTORE)
+        digest.update(piece)
+        left -= len(piece)
+        tape.payload = piece if len(piece) == size else b""
+    if digest.intdigest() != place.xxh3:
+        msg = "the bytes of a member differ from their checksum"
+        return ShardDamaged(msg, expected=f"xxh3 {place.xxh3:016x}", got=digest.hexdigest(), hint=_RESTORE)
+    return None
 
 
 def _at(error: FastfeedError, archive: Archive, position: int, place: Place) -> FastfeedError:

@@ -15,16 +15,16 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import BinaryIO
+from dataclasses import dataclass
+from typing import Self
 
 import xxhash
 
-from fastfeed.archive import columns, tar
-from fastfeed.archive.columns import BYTES, ColumnData
+from fastfeed.archive import tar
 from fastfeed.archive.shard import digest
-from fastfeed.errors import FastfeedError
-from fastfeed.media import HEAD_BYTES, NOT_AN_IMAGE, Probe, probe
+from fastfeed.media import HEAD_BYTES, NOT_AN_IMAGE, probe
+from fastfeed.packer.files import publish, remove, sync_folder
+from fastfeed.packer.record import Record, write_record
 
 FLUSH_BYTES = 1 << 20
 CHUNK_BYTES = 4 << 20
@@ -86,14 +86,6 @@ class InputFailed(Exception):
 
 class DiskFailed(Exception):
     """The shard cannot be written."""
-
-
-@dataclass(slots=True)
-class Record:
-    """What is known of a shard's members only after reading them."""
-
-    xxh3: list[int] = field(default_factory=list)
-    probes: list[Probe] = field(default_factory=list)
 
 
 class ShardWriter:
@@ -227,7 +219,7 @@ class Source:
             os.close(self._fd)
             raise _changed(path, size, stamp, facts)
 
-    def __enter__(self) -> "Source":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -271,63 +263,6 @@ def _read_small(full: str, path: str, size: int, stamp: int) -> bytes:
 def _changed(path: str, size: int, stamp: int, facts: os.stat_result) -> InputFailed:
     now = f"now {facts.st_size} and {facts.st_mtime_ns}" if stat.S_ISREG(facts.st_mode) else "now no regular file"
     return InputFailed(path, "changed", f"planned with {size} bytes and mtime {stamp}, {now}")
-
-
-def write_record(file: BinaryIO, record: Record, sha256: str, order: str) -> None:
-    """A shard's record: checksums and headers of its members, its sha256, the digest of its order."""
-    codecs, widths, heights, orientations = zip(*record.probes, strict=True)
-    listed = [
-        ColumnData("member", "xxh3", "uint64", (array("Q", record.xxh3),)),
-        ColumnData("member", "width", "uint32", (array("I", widths),)),
-        ColumnData("member", "height", "uint32", (array("I", heights),)),
-        ColumnData("member", "codec", "uint8", (bytes(codecs),)),
-        ColumnData("member", "orientation", "uint8", (bytes(orientations),)),
-    ]
-    for name, text in (("sha256", sha256), ("order", order)):
-        listed.append(ColumnData("shard", name, BYTES, (array("Q", [0, len(text)]), text.encode())))
-    columns.write(file, {"member": len(record.xxh3), "shard": 1}, listed)
-
-
-def read_record(path: str) -> tuple[dict[str, bytes], str, str] | None:
-    """A shard's record as (columns by name, sha256, digest of its order); None where there is none or it is damaged."""
-    try:
-        with open(path, "rb") as file:
-            raw = file.read()
-        table = columns.read_table(raw, len(raw), path)
-        found = {}
-        for (_, name), column in table.columns.items():
-            start, stop = column.extents[-1]
-            found[name] = raw[start:stop]
-        return found, found.pop("sha256").decode(), found.pop("order").decode()
-    except (FileNotFoundError, FastfeedError, KeyError):
-        return None  # such a shard is written again: the record is worth less than the check
-
-
-def publish(part: str, target: str, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file whole or not at all: under a temporary name, flushed to the disk, then renamed."""
-    with open(part, "wb") as file:
-        write(file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(part, target)
-    sync_folder(os.path.dirname(target))
-
-
-def sync_folder(path: str) -> None:
-    """Flush a folder's entries, so that a rename in it survives a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def remove(path: str) -> None:
-    """Remove a file that may not be there."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
 
 
 def _check_rest(order: Order) -> list[InputFailed]:

@@ -1,6 +1,5 @@
 """One round of a pack job: the shards that are not there yet are written, then index and manifests published."""
 
-import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,21 +7,22 @@ from typing import Any
 
 from fastfeed.archive.manifest import Manifest
 from fastfeed.config import PackConfig
-from fastfeed.errors import DestinationError, DestinationFull, SourceChanged, SourceUnreadable
+from fastfeed.errors import DestinationFull, SourceChanged, SourceUnreadable
 from fastfeed.machine import free_bytes, processors
 from fastfeed.packer import publish
 from fastfeed.packer.crew import Crew
+from fastfeed.packer.files import FULL_HINT, disk_error, remove
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan
+from fastfeed.packer.record import read_record
 from fastfeed.packer.scan import Listing
-from fastfeed.packer.worker import Order, order_digest, read_record, remove
+from fastfeed.packer.worker import Order, order_digest
 from fastfeed.sample import SkipList, printable
 from fastfeed.trace import Progress
 from fastfeed.units import format_count, format_size
 
 _SPARE_BYTES = 1 << 20
 _SHOWN = 5
-FULL_HINT = "Nothing is lost: free some space and run the same command again, it continues; or choose another disk."
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Writing:
             folder = os.path.join(self.job.destination, dataset.split)
             records = [self._record(dataset, number) for number in range(len(dataset.shards))]
             manifests[dataset.split] = publish.publish_dataset(
-                folder, dataset, records, self.source, self.plan.left_out[dataset.split]
+                folder, dataset, records=records, source=self.source, left_out=self.plan.left_out[dataset.split]
             )
         if list(manifests) != [""]:
             publish.publish_group(self.job.destination, manifests)
@@ -183,18 +183,3 @@ def worker_count(asked: int | None, shards: int) -> tuple[int, str]:
     machine = processors()
     count = max(1, min(machine.count, shards))
     return count, f"{machine.why}, {format_count(shards, 'shard')} to write: {format_count(count, 'worker')}"
-
-
-def disk_error(what: str, number: int | None, destination: str) -> DestinationError:
-    if number in {errno.ENOSPC, errno.EDQUOT}:
-        return DestinationFull(
-            f"the disk is full ({what})",
-            path=destination,
-            got=f"{format_size(free_bytes(destination))} free",
-            hint=FULL_HINT,
-        )
-    return DestinationError(
-        f"the destination cannot be written ({what})",
-        path=destination,
-        hint="Mend it and run the same command again: it continues.",
-    )

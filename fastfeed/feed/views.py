@@ -1,0 +1,93 @@
+"""Views of a packed dataset that look a row up when it is used: no list as long as the dataset exists anywhere."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfeed.archive.dataset import Archive, Place
+from fastfeed.archive.index import MEMBER, SAMPLE
+from fastfeed.feed.fields import is_image
+from fastfeed.sample import escape
+from fastfeed.store.members import MemberReader
+
+
+def source_of(archive: Archive, position: int) -> bytes | None:
+    """Original path of a sample: that of its image, else of its first member that came from a file."""
+    if not archive.index.has(MEMBER, "source"):
+        return None
+    sources, first = archive.index.strings(MEMBER, "source"), None
+    for place in archive.places(position):
+        source: bytes = sources[place.row]
+        if source and is_image(place.field):
+            return source
+        first = first or source or None
+    return first
+
+
+class Samples(Sequence[tuple[str, int | None]]):
+    """ImageFolder's .samples without a list: (path, class number) by position."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._labels = archive.index.array(SAMPLE, "label") if archive.index.has(SAMPLE, "label") else None
+
+    def __len__(self) -> int:
+        return len(self._archive)
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        position = range(len(self))[index]
+        label = None if self._labels is None else int(self._labels[position])
+        return escape(source_of(self._archive, position) or b""), label
+
+
+class PickedStrings(Sequence[bytes]):
+    """Rows of a string column."""
+
+    def __init__(self, values: Sequence[bytes], rows: "slice | NDArray[np.int64]") -> None:
+        self._values = values
+        self._rows = range(len(values))[rows] if isinstance(rows, slice) else rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        row = int(self._rows[index])
+        return self._values[row] if row >= 0 else b""
+
+
+class MemberFile(io.RawIOBase):
+    """A member's bytes as an unbuffered file."""
+
+    def __init__(self, reader: MemberReader, place: Place) -> None:
+        super().__init__()
+        self._reader, self._place, self._at = reader, place, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        size = self._place.stop - self._place.start
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
+        start = min(self._place.start + self._at, self._place.stop)
+        stop = min(start + len(buffer), self._place.stop)
+        data = self._reader.store.read(self._place.shard, start, stop)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)

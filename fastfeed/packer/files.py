@@ -1,0 +1,61 @@
+"""Files that are published whole or not at all, and what it means when the disk refuses."""
+
+import errno
+import os
+from collections.abc import Callable
+from typing import BinaryIO
+
+from fastfeed.errors import DestinationError, DestinationFull
+from fastfeed.machine import free_bytes
+from fastfeed.units import format_size
+
+FULL_HINT = "Nothing is lost: free some space and run the same command again, it continues; or choose another disk."
+
+
+def publish(part: str, target: str, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file whole or not at all: under a temporary name, flushed to the disk, then renamed."""
+    with open(part, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(part, target)
+    sync_folder(os.path.dirname(target))
+
+
+def sync_folder(path: str) -> None:
+    """Flush a folder's entries, so that a rename in it survives a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: str) -> None:
+    """Remove a file that may not be there."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def disk_error(what: str, number: int | None, destination: str) -> DestinationError:
+    """An operating system's refusal to write, as our error: full, or something else.
+
+    Args:
+        what: The file and the system's words.
+        number: errno.
+        destination: Where the job writes.
+    """
+    if number in {errno.ENOSPC, errno.EDQUOT}:
+        return DestinationFull(
+            f"the disk is full ({what})",
+            path=destination,
+            got=f"{format_size(free_bytes(destination))} free",
+            hint=FULL_HINT,
+        )
+    return DestinationError(
+        f"the destination cannot be written ({what})",
+        path=destination,
+        hint="Mend it and run the same command again: it continues.",
+    )
