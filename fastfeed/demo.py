@@ -70,8 +70,7 @@ def run(folder: str, say: Callable[[str], None], progress: Progress) -> DemoResu
         say(f"   left out: {item.source} ({item.why})")
     dataset = result.datasets[0]
     size = format_size(dataset.size_bytes)
-    say(f"   {format_count(dataset.samples, 'sample')} in {format_count(dataset.shards, 'shard')}, {size}
-")
+    say(f"   {format_count(dataset.samples, 'sample')} in {format_count(dataset.shards, 'shard')}, {size}\n")
     found = _prove(packed, say, progress)
     broken, slow = _check(packed, say)
     say("5. Without the broken ones: fastfeed pack photos packed-clean --exclude skip.jsonl")

@@ -2,16 +2,17 @@
 
 import io
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from fastfeed.archive.dataset import Archive, Place
 from fastfeed.archive.index import MEMBER, SAMPLE
 from fastfeed.feed.fields import is_image
 from fastfeed.sample import escape
 from fastfeed.store.members import MemberReader
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def source_of(archive: Archive, position: int) -> bytes | None:
@@ -70,21 +71,30 @@ class MemberFile(io.RawIOBase):
         self._reader, self._place, self._at = reader, place, 0
 
     def readable(self) -> bool:
+        """Yes."""
         return True
 
     def seekable(self) -> bool:
+        """Yes."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset from the member's start, the present place, or the member's end."""
         size = self._place.stop - self._place.start
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: size}[whence]
         self._at = max(0, base + offset)
         return self._at
 
     def tell(self) -> int:
+        """The present place, from the member's start."""
         return self._at
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
+        """Fill a buffer as far as the member reaches; give how many bytes.
+
+        Raises:
+            ShardDamaged: The shard is missing or cut.
+        """
         start = min(self._place.start + self._at, self._place.stop)
         stop = min(start + len(buffer), self._place.stop)
         data = self._reader.store.read(self._place.shard, start, stop)
