@@ -52,12 +52,12 @@ class Member(NamedTuple):
 class IndexData:
     """All columns of an index to be written, row by row in storage order. Arrays are anything with a buffer."""
 
-    keys: Sequence[bytes]
+    keys: Sequence[str]
     labels: object | None
     """int64 a sample, None without classes."""
     members_per_sample: Iterable[int]
-    sources: Sequence[bytes]
-    """Source path a member; empty for a member that pack made itself."""
+    sources: Sequence[str]
+    """Source path a member, undecodable bytes as surrogate escapes; empty for a member that pack made itself."""
     fields: object
     """uint16 a member."""
     offsets: object
@@ -88,8 +88,12 @@ def _starts(lengths: Iterable[int]) -> NDArray[np.uint64]:
     return np.fromiter(accumulate(lengths, initial=0), dtype=np.uint64)
 
 
-def _strings(values: Sequence[bytes]) -> tuple[object, object]:
-    return _starts(map(len, values)), b"".join(values)
+def _strings(values: Sequence[str]) -> tuple[object, object]:
+    text = "".join(values)
+    if text.isascii():
+        return _starts(map(len, values)), text.encode("ascii")
+    raw = [os.fsencode(value) for value in values]
+    return _starts(map(len, raw)), b"".join(raw)
 
 
 class Strings(Sequence[bytes]):

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from fastfeed.archive import shard
@@ -141,10 +141,12 @@ def _record(body: dict[str, Any], digest: str) -> Manifest | Group:
         if not splits:
             msg = "a group without splits"
             raise ValueError(msg)
+        _exactly(body, Group)
         return Group(**{**body, "splits": splits}, digest=digest)
     if body["kind"] != "dataset":
         msg = f"kind is {body['kind']!r}"
         raise ValueError(msg)
+    _exactly(body, Manifest)
     shards = tuple(_checked(ShardEntry(**entry)) for entry in body["shards"])
     classes = body["classes"]
     if classes is not None and (not _texts(classes) or len(set(classes)) != len(classes)):
@@ -160,6 +162,13 @@ def _record(body: dict[str, Any], digest: str) -> Manifest | Group:
     )  # fmt: skip
     _prove(manifest)
     return manifest
+
+
+def _exactly(body: Mapping[str, object], kind: type[Manifest | Group]) -> None:
+    differing = body.keys() ^ ({entry.name for entry in fields(kind)} - {"digest"})
+    if differing:
+        msg = f"fields that lack or that nobody knows: {', '.join(sorted(differing))}"
+        raise ValueError(msg)
 
 
 def _prove(manifest: Manifest) -> None:

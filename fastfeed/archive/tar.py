@@ -13,10 +13,10 @@ MAX_MEMBER_BYTES = 8**11 - 1
 
 _ZEROS = bytes(RECORD_BYTES)
 _OWNERS = b"0000444\0" + b"0000000\0" * 2  # mode, uid, gid
-_MTIME = b"00000000000\0"
-_TAIL = b"0" + bytes(100) + b"ustar\0" + b"00" + bytes(64) + b"0000000\0" * 2 + bytes(155 + 12)
-_SPACES = b" " * 8  # the checksum counts its own field as blanks
-_FIXED_SUM = sum(_OWNERS) + sum(_MTIME) + sum(_SPACES) + sum(_TAIL)
+_MTIME = b"\0" + b"00000000000\0"  # with the end of the size before it
+_TAIL = b"\0 0" + bytes(100) + b"ustar\0" + b"00" + bytes(64) + b"0000000\0" * 2 + bytes(155 + 12)
+_FIXED_SUM = sum(_OWNERS) + sum(_MTIME) + sum(_TAIL[2:]) + sum(b" " * 8)  # the checksum counts its own field as blanks
+_AFTER_NAME = [bytes(100 - length) + _OWNERS for length in range(101)]
 
 
 def header(name: bytes, size_bytes: int) -> bytes:
@@ -32,9 +32,9 @@ def header(name: bytes, size_bytes: int) -> bytes:
     if not 0 < len(name) <= MAX_NAME_BYTES or not 0 <= size_bytes <= MAX_MEMBER_BYTES:
         msg = f"no USTAR header for a name of {len(name)} bytes and a size of {size_bytes}"
         raise ValueError(msg)
-    size = b"%011o\0" % size_bytes
-    checksum = b"%06o\0 " % (_FIXED_SUM + sum(name) + sum(size))
-    return b"%b%b%b%b%b%b" % (name.ljust(100, b"\0"), _OWNERS, size, _MTIME, checksum, _TAIL)
+    size = b"%011o" % size_bytes
+    checksum = _FIXED_SUM + sum(name) + sum(size)
+    return b"%b%b%b%b%06o%b" % (name, _AFTER_NAME[len(name)], size, _MTIME, checksum, _TAIL)
 
 
 def padding_bytes(size_bytes: int) -> int:

@@ -180,12 +180,13 @@ class PackedDataset(Dataset[Any]):
     def _transformed(self, values: dict[str, Any]) -> Any:  # noqa: ANN401
         if self.target_transform is not None and CLASS_FIELD in values:
             values[CLASS_FIELD] = self.target_transform(values[CLASS_FIELD])
+        transform = self.transform
+        if isinstance(transform, Mapping):
+            return {name: transform[name](value) if name in transform else value for name, value in values.items()}
         if self._pair_image is not None and len(values) == 2:  # noqa: PLR2004 - an image and its class
             image = values[self._pair_image]
-            return (image if self.transform is None else self.transform(image)), values[CLASS_FIELD]
-        if isinstance(self.transform, Mapping):
-            return {name: self.transform[name](value) if name in self.transform else value for name, value in values.items()}
-        return values if self.transform is None else self.transform(values)
+            return (image if transform is None else transform(image)), values[CLASS_FIELD]
+        return values if transform is None else transform(values)
 
     def open(self, index: int, field: str) -> BinaryIO:
         """A seekable file over one member; nothing is read before it is asked for, and no checksum is checked.
@@ -197,7 +198,7 @@ class PackedDataset(Dataset[Any]):
         position = self._position(index)
         for place in self._archive.places(position):
             if place.field == field:
-                return io.BufferedReader(MemberFile(self._reader, place))  # type: ignore[return-value]
+                return io.BufferedReader(MemberFile(self._reader, place))
         msg = f"sample {position} has no field {field!r}"
         raise UsageError(msg, path=self.path, sample=position, key=self._archive.key(position), got=field)
 

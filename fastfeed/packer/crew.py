@@ -99,8 +99,10 @@ class Crew:
                         self._selector.unregister(key.fileobj)
                 elif data:
                     self._listen(worker, data, orders, hear)
-                else:
+                elif worker.order is not None:
                     raise _end(worker)
+                else:  # killed while it had nothing to do: nothing is lost
+                    self._selector.unregister(key.fileobj)
 
     def _listen(self, worker: _Worker, data: bytes, orders: Iterator[Order], hear: Callable[[dict[str, Any]], None]) -> None:
         *lines, worker.unread = (worker.unread + data).split(b"\n")

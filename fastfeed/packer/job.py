@@ -1,6 +1,7 @@
 """A pack job from end to end: scan, plan, write (or continue), publish."""
 
 import hashlib
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Unpack
 
 from fastfeed.archive.dataset import read_record
-from fastfeed.archive.manifest import WRITER, Group, Manifest
+from fastfeed.archive.manifest import FOLDER, LEFT_OUT, WRITER, Group, Manifest
 from fastfeed.config import PackConfig, PackOptions
 from fastfeed.errors import DestinationOccupied, NotADataset, SourceChanged, SourceUnreadable, UsageError
 from fastfeed.machine import free_bytes
@@ -115,10 +116,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         return _result(job, _plan(job, listing, {}), began, dry_run=True)
     journal = Journal(target)
     try:
-        if overwrite:
-            journal.clear()
-            os.makedirs(target, exist_ok=True)
-        return _run(job, journal, trust_scan=trust_scan, began=began)
+        return _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, began=began)
     except OSError as error:
         raise disk_error(f"{error.filename or target}: {error.strerror}", error.errno, target) from error
     finally:
@@ -151,17 +149,21 @@ def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
     return plan
 
 
-def _run(job: Job, journal: Journal, *, trust_scan: bool, began: float) -> PackResult:
-    done = _published(job)
-    kept = journal.kept_listing()
+def _run(job: Job, journal: Journal, *, overwrite: bool, trust_scan: bool, began: float) -> PackResult:
+    kept = None if overwrite else journal.kept_listing()
     listing = kept if trust_scan and kept is not None else scan(job.source, job.progress, hidden=job.config.hidden)
+    if overwrite:
+        _plan(job, listing, {})  # nothing is removed for a source that cannot be packed
+        journal.clear()
+        os.makedirs(job.destination, exist_ok=True)
+    done = _published(job)
     if done is not None:
         _compare_published(job, done, listing)
-        plan = _plan(job, listing, _failed_before(journal))
+        plan = _plan(job, listing, _failed_then(job, done, listing))
         journal.finish()
         return _result(job, plan, began, manifests=done, already_packed=True)
     _compare_job(journal, job, kept, listing)
-    if kept is None:
+    if kept is None or journal.read("job.json") is None:  # or it was killed between the two
         journal.begin(job.identity, listing)
     failed = _failed_before(journal)
     for _ in range(_ROUNDS):
@@ -183,6 +185,20 @@ def _run(job: Job, journal: Journal, *, trust_scan: bool, began: float) -> PackR
 
 def _failed_before(journal: Journal) -> dict[str, str]:
     return {str(path): str(why) for path, why in (journal.read("failed.json") or {}).items()}
+
+
+def _failed_then(job: Job, done: Mapping[str, Manifest], listing: Listing) -> dict[str, str]:
+    """Files that a finished pack could not read, by its own list, besides those that no scan can read."""
+    seen = {item.source for item in listing.unreadable}
+    found: dict[str, str] = {}
+    for split in done:
+        try:
+            with open(os.path.join(job.destination, split, FOLDER, LEFT_OUT), encoding="ascii") as file:
+                items = [LeftOut(**json.loads(line)) for line in file]
+        except (OSError, ValueError, TypeError):
+            continue  # lost or damaged: verify says so; here it costs no more than the counts
+        found.update({item.source: item.why for item in items if item.kind == "unreadable" and item.source not in seen})
+    return found
 
 
 def _published(job: Job) -> dict[str, Manifest] | None:

@@ -41,6 +41,7 @@ class Journal:
         self.destination = destination
         self.folder = os.path.join(destination, FOLDER, "job")
         _refuse_foreign(destination)
+        self._made = not os.path.isdir(destination)
         try:
             self._lock = self._take_lock()
         except OSError as error:
@@ -74,10 +75,15 @@ class Journal:
             os.close(descriptor)  # the run that held it finished and removed it
 
     def close(self) -> None:
-        """Release the lock; leave what a rerun continues from."""
+        """Release the lock; leave what a rerun continues from, and no trace where nothing began."""
         for name in os.listdir(self.folder) if os.path.isdir(self.folder) else ():
             if name.endswith(".part"):
                 remove(os.path.join(self.folder, name))
+        if os.path.isdir(self.folder) and os.listdir(self.folder) == ["lock"]:
+            shutil.rmtree(self.folder)
+            _remove_if_empty(os.path.dirname(self.folder))
+            if self._made:
+                _remove_if_empty(self.destination)
         os.close(self._lock)
 
     def path(self, name: str) -> str:
@@ -112,8 +118,18 @@ class Journal:
         self.write("job.json", identity)
 
     def plan_is(self, plan: PackPlan) -> None:
-        """Keep the names of the shards to come, so that --overwrite knows what is ours."""
-        self.write("shards.json", {"shards": [[d.split, d.name, len(d.shards)] for d in plan.datasets]})
+        """Keep the names of the shards to come, so that --overwrite knows what is ours.
+
+        Shards that an earlier plan of this job had and this one has not (inputs failed in between) are removed.
+        """
+        named = [(d.split, d.name, len(d.shards)) for d in plan.datasets]
+        before = self.read("shards.json") or {"shards": []}
+        for split, name, count in before["shards"]:
+            kept = next((now for other, stem, now in named if (other, stem) == (split, name)), 0)
+            for file in (shard_file(name, at) for at in range(kept, count)):
+                remove(os.path.join(self.destination, split, file))
+                remove(self.path(f"{file}.done"))
+        self.write("shards.json", {"shards": named})
 
     def finish(self) -> None:
         """The manifest is published: the job is forgotten."""

@@ -14,7 +14,7 @@ from fastfeed.packer.names import (
     compound_field,
     group,
     is_image_field,
-    split_name,
+    split_names,
 )
 from fastfeed.packer.scan import LeftOut, Listing
 from fastfeed.sample import printable
@@ -242,7 +242,7 @@ class _Grouper:
         files = self.listing.files_of(number)
         names, fields = self.listing.names[files.start : files.stop], self.listing.fields[files.start : files.stop]
         prefix = f"{self.listing.folders[number]}/" if self.listing.folders[number] else ""
-        bases = [split_name(name)[0] for name in names]
+        bases, _ = split_names(names)
         plain = not self.by_stem or (len(set(bases)) == len(bases) and not any("." in base for base in bases))
         if plain:  # a file a sample: most folders, so no object is made for a sample
             draft.stems.extend([prefix + base for base in bases])
@@ -300,7 +300,12 @@ def _compare_with_imagefolder(draft: Draft, grouper: _Grouper) -> None:
         sum(grouper.listing.names[file].lower().endswith(takes) for file in draft.files_of(at)) for at in range(len(draft))
     ]
     foreign = [at for at, count in enumerate(counts) if count == 0]
-    if foreign:
+    hidden = [source for source in _junk_below(grouper.listing, draft.split) if _imagefolder_takes(source, takes)]
+    if hidden:
+        draft.as_imagefolder = False
+        shown = ", ".join(map(printable, hidden[:3]))
+        draft.why.append(f"positions are not ImageFolder's: it would take what is left out ({shown} ...)")
+    elif foreign:
         draft.as_imagefolder = False
         shown = ", ".join(printable(grouper.listing.paths[draft.files_of(at)[0]]) for at in foreign[:3])
         draft.why.append(
@@ -309,6 +314,19 @@ def _compare_with_imagefolder(draft: Draft, grouper: _Grouper) -> None:
     elif max(counts, default=0) > 1:
         draft.as_imagefolder = False
         draft.why.append("positions are not ImageFolder's: samples hold several images")
+
+
+def _junk_below(listing: Listing, split: str) -> list[str]:
+    """Paths below a split of files and folders that are left out for their names."""
+    start = f"{split}/" if split else ""
+    junk = (item.source for item in listing.left_out if item.kind in {"hidden", "system"} and item.source.startswith(start))
+    return [source[len(start) :] for source in junk]
+
+
+def _imagefolder_takes(source: str, extensions: tuple[str, ...]) -> bool:
+    """Whether ImageFolder would take such a file as a sample, or such a folder as a class or for what is in it."""
+    folder, _, name = source.rpartition("/")
+    return name in {"__MACOSX", ".ipynb_checkpoints"} or (folder != "" and name.lower().endswith(extensions))
 
 
 def _unify_images(draft: Draft) -> None:

@@ -5,11 +5,11 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from fastfeed.archive.shard import LEGAL_FIELD, LEGAL_KEY, MAX_FIELD_BYTES
+from fastfeed.archive.shard import LEGAL_FIELD, LEGAL_KEY, MAX_FIELD_BYTES, all_legal_keys
 from fastfeed.archive.tar import MAX_NAME_BYTES
 
 IMAGEFOLDER_EXTENSIONS = frozenset({"jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"})
@@ -35,6 +35,22 @@ def split_name(name: str) -> tuple[str, str]:
     dot = name.rfind(".")
     extension = _legal_extension(name[dot + 1 :]) if dot > 0 else ""
     return (name[:dot], extension) if extension else (name, "")
+
+
+def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Bases and extensions of many names, as split_name gives them; fast where all have the same, as most folders do."""
+    first = split_name(names[0])[1] if names else ""
+    suffix = names[0][-len(first) - 1 :] if first else ""
+    if first and all([name.endswith(suffix) for name in names]) and min(map(len, names)) > len(suffix):  # noqa: C419 - 2 x
+        return [name[: -len(suffix)] for name in names], [first] * len(names)
+    pairs = [split_name(name) for name in names]
+    return [base for base, _ in pairs], [extension for _, extension in pairs]
+
+
+def has_extension(name: str) -> bool:
+    """Whether the name tells what the file is; if not, only its content can."""
+    dot = name.rfind(".")
+    return dot > 0 and _legal_extension(name[dot + 1 :]) != ""
 
 
 def canonical(extension: str) -> str:
@@ -138,21 +154,29 @@ class KeyMaker:
         stems: Of all samples: paths below the source, without extension.
     """
 
-    def __init__(self, stems: Iterable[str]) -> None:
+    def __init__(self, stems: Sequence[str]) -> None:
         folded = [stem.lower() for stem in stems]
+        different = set(folded)
         self._repeated = (
-            {stem for stem, count in Counter(folded).items() if count > 1} if len(set(folded)) < len(folded) else set()
+            {stem for stem, count in Counter(folded).items() if count > 1} if len(different) < len(folded) else set()
         )
+        self._plain = not self._repeated and all_legal_keys(stems)
         self._used: set[str] = set()
 
-    def key(self, stem: str, source: str, room: int) -> str:
-        """The key of one sample.
+    def keys(self, stems: Sequence[str], source_of: Callable[[int], str], room: int) -> list[str]:
+        """The keys of some of the samples.
 
         Args:
-            stem: Path below the source without extension.
-            source: Path below the source of its first file: what the hash is of.
-            room: Bytes that the longest of its fields and the dot before it take of the member name.
+            stems: Their paths below the source without extension.
+            source_of: Path below the source of the first file of one of them, by its place in stems: what the hash is of.
+            room: Bytes that the longest of all fields and the dot before it take of the member name.
         """
+        if self._plain and max(map(len, stems), default=0) + room <= MAX_NAME_BYTES:
+            self._used.update(stem.lower() for stem in stems)
+            return list(stems)
+        return [self._key(stem, source_of(number), room) for number, stem in enumerate(stems)]
+
+    def _key(self, stem: str, source: str, room: int) -> str:
         folded, digits = stem.lower(), _HASH_DIGITS
         if len(stem) + room <= MAX_NAME_BYTES and LEGAL_KEY.fullmatch(stem) and folded not in self._repeated:
             key = stem

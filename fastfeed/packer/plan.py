@@ -8,6 +8,7 @@ import random
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from fastfeed.archive import tar
 from fastfeed.archive.shard import CLASS_FIELD, shard_file
@@ -134,12 +135,11 @@ def _unreadable(items: Sequence[LeftOut]) -> SourceUnreadable:
 
 def _keys(drafts: Sequence[Draft], paths: Sequence[str]) -> list[list[str]]:
     """Keys for every sample of the call, before any is left out, so that a key never depends on what is."""
-    maker = KeyMaker(stem for draft in drafts for stem in draft.stems)
+    maker = KeyMaker([stem for draft in drafts for stem in draft.stems])
     found = []
     for draft in drafts:
         room = 1 + max(len(CLASS_FIELD), *map(len, set(draft.fields)))
-        files = [paths[draft.files[start]] for start in draft.starts[:-1]]
-        found.append([maker.key(stem, file, room) for stem, file in zip(draft.stems, files, strict=True)])
+        found.append(maker.keys(draft.stems, lambda at, draft=draft: paths[draft.files[draft.starts[at]]], room))  # type: ignore[misc]
     return found
 
 
@@ -206,7 +206,9 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
     stops = _shard_stops(len(chosen.order), source_bytes, config)
     offsets, shards = _lay_out(stops, _legal_name(shard_name), (starts, files, sizes))
     why = [*draft.why, _shard_reason(len(shards), len(chosen.order), source_bytes, config)]
-    order = "shuffled" if config.shuffle is not None else "imagefolder" if draft.as_imagefolder else "source"
+    first_ones = chosen.order[-1] == len(chosen.order) - 1  # behind a sample that is left out, positions are not ImageFolder's
+    in_order = "imagefolder" if draft.as_imagefolder and first_ones else "source"
+    order = in_order if config.shuffle is None else "shuffled"
     return DatasetPlan(
         split=draft.split, name=_legal_name(shard_name), layout=draft.layout, order=order,
         classes=None if draft.classes is None else tuple(draft.classes), keys=[chosen.keys[at] for at in chosen.order],
@@ -221,27 +223,43 @@ def _members(
 ) -> tuple["array[int]", "array[int]", "array[int]", "array[int]"]:
     """File, field number and size of each member in storage order, and where each sample starts."""
     draft, number = chosen.draft, {field: at for at, field in enumerate(fields)}
-    files, member_fields, sizes, starts = array("q"), array("H"), array("Q"), array("Q", [0])
     numbers, class_field = [number[field] for field in draft.fields], number.get(CLASS_FIELD, 0)
+    if len(draft.files) == len(draft):
+        return _single_members(chosen, listing, numbers, class_field if with_class else None)
+    files, member_fields, sizes, starts = array("q"), array("H"), array("Q"), array("Q", [0])
     for at in chosen.order:
-        class_size = len(str(draft.labels[at])) if with_class else 0
-        waiting = with_class
-        for member in range(draft.starts[at], draft.starts[at + 1]):
-            if waiting and numbers[member] > class_field:
-                files.append(CLASS_MEMBER)
-                member_fields.append(class_field)
-                sizes.append(class_size)
-                waiting = False
-            file = draft.files[member]
+        members = [(numbers[member], draft.files[member]) for member in range(draft.starts[at], draft.starts[at + 1])]
+        if with_class:
+            members = sorted([*members, (class_field, CLASS_MEMBER)])
+        for field, file in members:
             files.append(file)
-            member_fields.append(numbers[member])
-            sizes.append(listing.sizes[file])
-        if waiting:
-            files.append(CLASS_MEMBER)
-            member_fields.append(class_field)
-            sizes.append(class_size)
+            member_fields.append(field)
+            sizes.append(listing.sizes[file] if file >= 0 else len(str(draft.labels[at])))
         starts.append(len(files))
     return files, member_fields, sizes, starts
+
+
+def _single_members(
+    chosen: _Chosen, listing: Listing, numbers: Sequence[int], class_field: int | None
+) -> tuple["array[int]", "array[int]", "array[int]", "array[int]"]:
+    """The same where each sample has one file, as most have: whole columns at once."""
+    draft, order = chosen.draft, chosen.order
+    files, fields = [draft.files[at] for at in order], [numbers[at] for at in order]
+    sizes = [listing.sizes[file] for file in files]
+    if class_field is None:
+        return array("q", files), array("H", fields), array("Q", sizes), array("Q", range(len(order) + 1))
+    class_sizes = [len(str(draft.labels[at])) for at in order]
+    first = [class_field < field for field in fields]  # whether the class comes before the file
+    pairs = zip(first, files, fields, sizes, class_sizes, strict=True)
+    rows = [
+        (CLASS_MEMBER, file, class_field, field, own, size) if before else (file, CLASS_MEMBER, field, class_field, size, own)
+        for before, file, field, size, own in pairs
+    ]
+    columns = [array(kind, [0]) * (2 * len(rows)) for kind in "qHQ"]
+    for column, (one, two) in zip(columns, ((0, 1), (2, 3), (4, 5)), strict=True):
+        column[0::2] = array(column.typecode, [row[one] for row in rows])
+        column[1::2] = array(column.typecode, [row[two] for row in rows])
+    return columns[0], columns[1], columns[2], array("Q", range(0, 2 * len(rows) + 1, 2))
 
 
 def _refuse_huge(files: Sequence[int], sizes: Sequence[int], listing: Listing) -> None:
@@ -292,10 +310,11 @@ def _lay_out(
     starts, files, sizes = members
     offsets, shards, first = array("Q"), [], 0
     for number, stop in enumerate(stops):
-        at, begin, end = 0, starts[first], starts[stop]
-        for size in sizes[begin:end]:
-            offsets.append(at + tar.BLOCK_BYTES)
-            at += tar.BLOCK_BYTES + size + -size % tar.BLOCK_BYTES
+        begin, end = starts[first], starts[stop]
+        spans = [tar.BLOCK_BYTES + size + -size % tar.BLOCK_BYTES for size in sizes[begin:end]]
+        ends = list(accumulate(spans, initial=tar.BLOCK_BYTES))
+        offsets.extend(ends[:-1])
+        at = ends[-1] - tar.BLOCK_BYTES
         own = [size for file, size in zip(files[begin:end], sizes[begin:end], strict=True) if file >= 0]
         size_bytes = at + tar.trailer_bytes(at)
         shards.append(ShardPlan(shard_file(name, number), first, stop, begin, end, size_bytes, len(own), sum(own)))

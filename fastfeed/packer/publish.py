@@ -86,10 +86,10 @@ def publish_dataset(
 
 def _publish_index(home: str, plan: DatasetPlan, paths: Sequence[str], parts: Mapping[str, object]) -> OwnedFile:
     data = IndexData(
-        keys=[key.encode("ascii") for key in plan.keys],
+        keys=plan.keys,
         labels=plan.labels,
         members_per_sample=(stop - start for start, stop in zip(plan.starts, plan.starts[1:], strict=False)),
-        sources=[b"" if file < 0 else os.fsencode(paths[file]) for file in plan.files],
+        sources=["" if file < 0 else paths[file] for file in plan.files],
         fields=plan.member_fields,
         offsets=plan.offsets,
         sizes=plan.sizes,

@@ -10,13 +10,14 @@ import stat
 from array import array
 from collections.abc import Iterator
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 from fastfeed.archive import columns
 from fastfeed.archive.columns import BYTES, ColumnData
 from fastfeed.errors import IndexDamaged, SourceUnreadable
 from fastfeed.media import Codec, sniff
-from fastfeed.packer.names import canonical, split_name
+from fastfeed.packer.names import canonical, has_extension, split_names
 from fastfeed.sample import printable
 from fastfeed.trace import QUIET, Progress
 
@@ -40,6 +41,8 @@ _KINDS = (
     (stat.S_ISCHR, "character device"),
     (stat.S_ISBLK, "block device"),
 )
+
+_NO_FACTS = os.stat_result((0,) * 19)
 
 
 class LeftOut(NamedTuple):
@@ -93,10 +96,15 @@ class Listing:
     @cached_property
     def fields(self) -> list[str]:
         """Field of each file by its extension (canonical), else by its content, "bin" if neither tells."""
-        return [
-            canonical(split_name(name)[1]) or _CONTENT_FIELDS.get(codec, "bin")
-            for name, codec in zip(self.names, self.codecs, strict=True)
-        ]
+        found: list[str] = []
+        for number in range(len(self.folders)):
+            files = self.files_of(number)
+            extensions = split_names(self.names[files.start : files.stop])[1]
+            codecs = self.codecs[files.start : files.stop]
+            found.extend(
+                [canonical(name) or _CONTENT_FIELDS.get(codec, "bin") for name, codec in zip(extensions, codecs, strict=True)]
+            )
+        return found
 
     def digest(self) -> str:
         """sha256 over (path, size, mtime) of all files: equal exactly if no file came, went, grew or was touched."""
@@ -140,30 +148,40 @@ class Listing:
         Raises:
             IndexDamaged: It is damaged.
         """
-        table = columns.read_table(raw, len(raw), path)
-        view, found = memoryview(raw), cls()
-
-        def part(owner: str, name: str) -> memoryview:
-            column = table.columns[owner, name]
-            start, stop = column.extents[-1]
-            return view[start:stop]
-
-        def text(name: str) -> list[str]:
-            raw_text = os.fsdecode(bytes(part("text", name)))
-            return raw_text.split("\0") if raw_text else []
-
+        kept, found = _Kept(raw, path), cls()
         try:
-            found.folders, found.names = os.fsdecode(bytes(part("text", "folders"))).split("\0"), text("names")
+            found.folders, found.names = kept.decode("folders").split("\0"), kept.texts("names")
             for name, owner in (("sizes", "size"), ("mtimes_ns", "mtime_ns"), ("codecs", "codec")):
-                getattr(found, name).frombytes(part("file", owner))
-            found.folder_starts = array("Q", part("folder_starts", "start").cast("Q"))
+                getattr(found, name).frombytes(kept.part("file", owner))
+            found.folder_starts = array("Q", kept.part("folder_starts", "start").cast("Q"))
             for name in ("left_out", "unreadable", "repeated"):
-                parts = text(name)
+                parts = kept.texts(name)
                 setattr(found, name, [LeftOut(*parts[at : at + 3]) for at in range(0, len(parts), 3)])
         except KeyError as error:
             msg = f"the kept scan has no column {error}"
             raise IndexDamaged(msg, path=path) from error
         return found
+
+
+class _Kept:
+    """The columns of a kept scan."""
+
+    def __init__(self, raw: bytes, path: str) -> None:
+        self._view, self._columns = memoryview(raw), columns.read_table(raw, len(raw), path).columns
+
+    def part(self, owner: str, name: str) -> memoryview:
+        """The bytes of a column."""
+        start, stop = self._columns[owner, name].extents[-1]
+        return self._view[start:stop]
+
+    def decode(self, name: str) -> str:
+        """A text."""
+        return os.fsdecode(bytes(self.part("text", name)))
+
+    def texts(self, name: str) -> list[str]:
+        """A text cut at its NULs."""
+        text = self.decode(name)
+        return text.split("\0") if text else []
 
 
 def scan(root: str, progress: Progress = QUIET, *, hidden: bool = False) -> Listing:
@@ -193,7 +211,11 @@ class _Walk:
 
     def __init__(self, root: str, progress: Progress, *, hidden: bool) -> None:
         self.root, self.progress, self.hidden, self.listing = root, progress, hidden, Listing()
-        self._inodes: dict[tuple[int, int], str] = {}
+        self._inodes = (array("Q"), array("Q"))
+        """Device and inode of each listed file; zeros where it cannot be told."""
+        self._linked = False
+        """Whether there is a link, so that a file may be met twice."""
+        self._broken: set[str] = set()
 
     def run(self) -> None:
         facts = os.stat(self.root)
@@ -208,6 +230,8 @@ class _Walk:
                     self.listing.left_out.append(LeftOut(path, "loop", "a link to a folder that contains it"))
                 elif inode is not None:
                     stack.append((path, (*chain, inode)))
+        if self._linked:
+            self._note_repeats()
 
     def _inode(self, path: str) -> tuple[int, int] | None:
         try:
@@ -219,65 +243,89 @@ class _Walk:
 
     def _folder(self, folder: str) -> list[str]:
         """List one folder's files; give the names of the folders in it, sorted."""
-        listing, below, size_bytes = self.listing, [], 0
-        try:
-            with os.scandir(os.path.join(self.root, folder) if folder else self.root) as scanned:
-                entries = sorted(scanned, key=lambda entry: entry.name)
-        except OSError as error:
-            listing.unreadable.append(LeftOut(folder or ".", "unreadable", error.strerror or "unreadable"))
-            entries = []
+        listing, below = self.listing, []
+        prefix = f"{folder}/" if folder else ""
+        names, found = [], []
+        for entry in self._entries(folder):
+            name = entry.name
+            if (name[0] == "." or name in _SYSTEM_NAMES) and (why := _junk(name, hidden=self.hidden)) is not None:
+                listing.left_out.append(LeftOut(prefix + name, *why))
+            elif entry.is_dir(follow_symlinks=False):
+                below.append(name)
+            elif entry.is_symlink() and _is_folder(entry):
+                below.append(name)
+                self._linked = True
+            elif (facts := self._facts(prefix, entry)) is not None:
+                names.append(name)
+                found.append(facts)
         listing.folders.append(folder)
-        first = len(listing)
-        for entry in entries:
-            why = _junk(entry.name, hidden=self.hidden)
-            if why is not None:
-                listing.left_out.append(LeftOut(f"{folder}/{entry.name}" if folder else entry.name, *why))
-            elif _is_folder(entry):
-                below.append(entry.name)
-            else:
-                size_bytes += self._file(folder, entry)
-        listing.folder_starts.append(len(listing))
-        self.progress.advance(len(listing) - first, size_bytes)
+        self._take(prefix, names, found)
         return below
 
-    def _file(self, folder: str, entry: os.DirEntry[str]) -> int:
-        """Take one file into the listing; give its size."""
-        name = entry.name
-        path = f"{folder}/{name}" if folder else name
+    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+        """What is in a folder, sorted by name."""
+        try:
+            with os.scandir(os.path.join(self.root, folder) if folder else self.root) as scanned:
+                return sorted(scanned, key=attrgetter("name"))
+        except OSError as error:
+            self.listing.unreadable.append(LeftOut(folder or ".", "unreadable", error.strerror or "unreadable"))
+            return []
+
+    def _take(self, prefix: str, names: list[str], found: list[os.stat_result]) -> None:
+        """Add the files of one folder."""
+        listing, sizes = self.listing, [facts.st_size for facts in found]
+        listing.names.extend(names)
+        listing.sizes.extend(sizes)
+        listing.mtimes_ns.extend([facts.st_mtime_ns for facts in found])
+        self._inodes[0].extend([facts.st_dev for facts in found])
+        self._inodes[1].extend([facts.st_ino for facts in found])
+        if self._broken or not all(split_names(names)[1]):
+            listing.codecs.extend([self._codec(prefix, name) for name in names])
+        else:
+            listing.codecs.frombytes(bytes([NOT_SNIFFED]) * len(names))
+        listing.folder_starts.append(len(listing))
+        self.progress.advance(len(names), sum(sizes))
+
+    def _facts(self, prefix: str, entry: os.DirEntry[str]) -> os.stat_result | None:
+        """What the system says of a file; zeros for one that cannot be read, None for one that is never opened."""
         try:
             facts = entry.stat()
         except OSError as error:
             why = "a link that leads nowhere" if entry.is_symlink() else error.strerror or "unreadable"
-            self.listing.unreadable.append(LeftOut(path, "unreadable", why))
-            self._take(name, 0, 0, UNREADABLE)
-            return 0
+            self._unreadable(prefix + entry.name, why)
+            return _NO_FACTS
         if not stat.S_ISREG(facts.st_mode):
             what = next((kind for test, kind in _KINDS if test(facts.st_mode)), "no regular file")
-            self.listing.left_out.append(LeftOut(path, "special", f"{what}, never opened"))
-            return 0
+            self.listing.left_out.append(LeftOut(prefix + entry.name, "special", f"{what}, never opened"))
+            return None
         if facts.st_nlink > 1 or entry.is_symlink():
-            self._note_repeat(path, facts)
-        codec = NOT_SNIFFED if split_name(name)[1] else self._sniff(path)
-        self._take(name, facts.st_size, facts.st_mtime_ns, codec)
-        return facts.st_size
+            self._linked = True
+        return facts
 
-    def _take(self, name: str, size_bytes: int, mtime_ns: int, codec: int) -> None:
-        self.listing.names.append(name)
-        self.listing.sizes.append(size_bytes)
-        self.listing.mtimes_ns.append(mtime_ns)
-        self.listing.codecs.append(codec)
+    def _unreadable(self, path: str, why: str) -> None:
+        self.listing.unreadable.append(LeftOut(path, "unreadable", why))
+        self._broken.add(path)
 
-    def _note_repeat(self, path: str, facts: os.stat_result) -> None:
-        first = self._inodes.setdefault((facts.st_dev, facts.st_ino), path)
-        if first != path:
-            self.listing.repeated.append(LeftOut(path, "repeated", f"the same file as {printable(first)}"))
+    def _codec(self, prefix: str, name: str) -> int:
+        if self._broken and prefix + name in self._broken:
+            return UNREADABLE
+        return NOT_SNIFFED if has_extension(name) else self._sniff(prefix + name)
+
+    def _note_repeats(self) -> None:
+        """Files that were met before under another name: by a hard link, a link, or a folder that is a link."""
+        firsts: dict[tuple[int, int], int] = {}
+        paths = self.listing.paths
+        for number, inode in enumerate(zip(*self._inodes, strict=True)):
+            first = firsts.setdefault(inode, number)
+            if first != number and inode != (0, 0):
+                self.listing.repeated.append(LeftOut(paths[number], "repeated", f"the same file as {printable(paths[first])}"))
 
     def _sniff(self, path: str) -> int:
         try:
             with open(os.open(os.path.join(self.root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
                 return int(sniff(file.read(_SNIFF_BYTES)))
         except OSError as error:
-            self.listing.unreadable.append(LeftOut(path, "unreadable", error.strerror or "unreadable"))
+            self._unreadable(path, error.strerror or "unreadable")
             return UNREADABLE
 
 
@@ -289,10 +337,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _junk(name: str, *, hidden: bool) -> tuple[str, str] | None:
-    """Kind and reason of a name that is never data, None for others."""
+    """Kind and reason of a name that begins with a dot or is a system's, None where it is data all the same."""
+    if name in _SYSTEM_NAMES:
+        return "system", _SYSTEM_NAMES[name]
     if name.startswith("._"):
         return "hidden", "AppleDouble: macOS's notes on another file"
-    why = _SYSTEM_NAMES.get(name)
-    if why is None and name.startswith(".") and not hidden:
-        return "hidden", "hidden: its name begins with a dot"
-    return None if why is None else ("system", why)
+    return None if hidden else ("hidden", "hidden: its name begins with a dot")

@@ -76,7 +76,8 @@ def unpack(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
         for archive in archives:
             for file in _files(archive):
                 writer.write(file)
-            _class_folders(archive, writer)
+            for folder in _class_folders(archive):
+                writer.folder(folder)
         writer.report()
         progress.finish()
         shutil.rmtree(os.path.join(target, WORKPLACE))
@@ -118,16 +119,32 @@ def _prove_paths(archives: list[Archive]) -> tuple[int, int]:
         IndexDamaged: One is unsafe or there twice.
     """
     seen: set[str] = set()
+    folders: set[str] = set()
     size_bytes = 0
     for archive in archives:
+        for folder in _class_folders(archive):
+            _add_folders(folder, folders)
         for file in _files(archive):
             if file.path in seen:
                 msg = f"two members have the same original path {printable(file.path)!r}"
                 hint = "No pack of fastfeed writes that: do not trust this dataset."
                 raise IndexDamaged(msg, path=archive.index.path, sample=file.position, hint=hint)
             seen.add(file.path)
+            _add_folders(os.path.dirname(file.path), folders)
             size_bytes += file.place.stop - file.place.start
+    clash = min(seen & folders, default=None)
+    if clash is not None:
+        msg = f"an original path is a file and a folder: {printable(clash)!r}"
+        hint = "No pack of fastfeed writes that: do not trust this dataset."
+        raise IndexDamaged(msg, path=archives[0].index.path, hint=hint)
     return len(seen), size_bytes
+
+
+def _add_folders(folder: str, folders: set[str]) -> None:
+    """Add a folder and all above it."""
+    while folder and folder not in folders:
+        folders.add(folder)
+        folder = os.path.dirname(folder)
 
 
 def _begin(target: str, digests: list[str]) -> bool:
@@ -136,21 +153,29 @@ def _begin(target: str, digests: list[str]) -> bool:
         msg = "the destination is a file"
         raise DestinationOccupied(msg, path=target, hint="Name a folder that is new or empty.")
     note = os.path.join(target, WORKPLACE, "digests.json")
-    if os.path.isdir(target) and os.listdir(target):
-        if not os.path.exists(note):
-            msg = "the destination holds other files"
-            raise DestinationOccupied(msg, path=target, hint="Name a folder that is new or empty.")
-        with open(note, encoding="utf-8") as file:
-            before = json.load(file)
-        if before != digests:
+    if os.path.exists(note):
+        if _noted(note) != digests:
             msg = "an interrupted unpack of another dataset is there"
             raise DestinationOccupied(msg, path=target, hint="Name another folder, or remove this one.")
         return True
+    if os.path.isdir(target) and set(os.listdir(target)) - {WORKPLACE}:
+        msg = "the destination holds other files"
+        raise DestinationOccupied(msg, path=target, hint="Name a folder that is new or empty.")
     os.makedirs(os.path.dirname(note), exist_ok=True)
     with open(note + ".part", "w", encoding="utf-8") as file:
         json.dump(digests, file)
     os.rename(note + ".part", note)
     return False
+
+
+def _noted(note: str) -> object:
+    """Whose unpack was interrupted; None where the note cannot be read."""
+    try:
+        with open(note, encoding="utf-8") as file:
+            found: object = json.load(file)
+    except ValueError:
+        return None
+    return found
 
 
 class _Writer:
@@ -164,6 +189,7 @@ class _Writer:
         self._folders: set[str] = set()
         self._files = self._bytes = 0
         self._due = time.monotonic() + _REPORT_SECONDS
+        self.folder(WORKPLACE)
 
     def folder(self, path: str) -> None:
         """Make a folder below the destination, and prove that no link leads out of it.
@@ -171,17 +197,19 @@ class _Writer:
         Raises:
             DestinationOccupied: A link does.
         """
-        if path in self._folders:
-            return
-        full = os.path.join(self.target, path) if path else self.target
-        os.makedirs(full, exist_ok=True)
-        right = os.path.join(self._real, path) if path else self._real
-        if os.path.realpath(full) != right:
-            msg = "a link in the destination leads out of it"
-            raise DestinationOccupied(
-                msg, path=full, expected=right, got=os.path.realpath(full), hint="Name a folder that is new or empty."
-            )
-        self._folders.add(path)
+        missing = []
+        while path and path not in self._folders:
+            missing.append(path)
+            path = os.path.dirname(path)
+        for below in reversed(missing):  # each is proven before anything is made in it
+            full, right = os.path.join(self.target, below), os.path.join(self._real, below)
+            if not os.path.lexists(full):
+                os.mkdir(full)
+            if os.path.realpath(full) != right:
+                msg = "a link in the destination leads out of it"
+                got, hint = os.path.realpath(full), "Name a folder that is new or empty."
+                raise DestinationOccupied(msg, path=full, expected=right, got=got, hint=hint)
+            self._folders.add(below)
 
     def write(self, file: _File) -> None:
         """Write one file, unless an interrupted run has."""
@@ -191,7 +219,7 @@ class _Writer:
         if self.resumed and _is_whole(full, size, file.place.xxh3):
             self.kept += 1
         else:
-            with open(self._part, "wb") as out:
+            with open(self._part, "wb", opener=_through_no_link) as out:
                 out.writelines(_pieces(file))
             os.rename(self._part, full)
         self._files += 1
@@ -204,6 +232,10 @@ class _Writer:
         self.progress.advance(self._files, self._bytes)
         self._files = self._bytes = 0
         self._due = time.monotonic() + _REPORT_SECONDS
+
+
+def _through_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _pieces(file: _File) -> Iterator[bytes]:
@@ -227,10 +259,15 @@ def _is_whole(path: str, size: int, xxh3: int) -> bool:
         return digest(file.read()) == xxh3
 
 
-def _class_folders(archive: Archive, writer: _Writer) -> None:
-    """Folders of classes without samples: without them the class map would differ."""
+def _class_folders(archive: Archive) -> Iterator[str]:
+    """Folders of classes: those without samples must be made too, without them the class map would differ."""
     manifest = archive.manifest
     if manifest.layout != "classes" or manifest.classes is None:
         return
     for name in manifest.classes:
-        writer.folder(_safe(os.fsencode(f"{manifest.split}/{name}" if manifest.split else name), archive, 0))
+        path = f"{manifest.split}/{name}" if manifest.split else name
+        try:
+            raw = os.fsencode(path)
+        except UnicodeEncodeError:
+            raw = b""  # no bytes of a path read so: refused as the unsafe path that it is
+        yield _safe(raw, archive, 0)

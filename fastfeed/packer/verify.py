@@ -4,13 +4,16 @@ A shard's sha256 proves that it is what pack wrote; walking it member by member 
 says which sample a flipped bit has hit.
 """
 
+import errno
 import hashlib
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain, islice
 
 import xxhash
 
@@ -18,9 +21,10 @@ from fastfeed.archive import tar
 from fastfeed.archive.dataset import Archive, Place, read_record
 from fastfeed.archive.index import MEMBER, SAMPLE
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group, OwnedFile, ShardEntry
-from fastfeed.archive.shard import CLASS_FIELD, LEGAL_KEY, check_header
-from fastfeed.errors import FastfeedError, IndexDamaged, ManifestDamaged, ShardDamaged, UsageError
+from fastfeed.archive.shard import CLASS_FIELD, check_header
+from fastfeed.errors import FastfeedError, IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged, UsageError
 from fastfeed.machine import processors
+from fastfeed.packer.rules import damaged_columns, index_rules
 from fastfeed.trace import QUIET, Progress
 
 _CHUNK_BYTES = 4 << 20
@@ -118,26 +122,31 @@ def _datasets(result: VerifyResult) -> list[str]:
     path = result.path
     try:
         record = read_record(path)
-    except ManifestDamaged as error:
+    except NotADataset:
+        raise
+    except FastfeedError as error:
         result.findings.append(Finding.of(error))
         return []
     if not isinstance(record, Group):
         return [path]
+    return _splits(path, record, result)
+
+
+def _splits(path: str, record: Group, result: VerifyResult) -> list[str]:
+    """The datasets of a group that can be opened."""
     folders = []
     for split, digest in sorted(record.splits.items()):
         folder = os.path.join(path, split)
-        folders.append(folder)
         try:
             below = read_record(folder)
         except FastfeedError as error:
             result.findings.append(Finding.of(error))
-            folders.pop()
             continue
+        folders.append(folder)
         if below.digest != digest:
             msg = f"split {split} is not the one that was packed together with the others"
-            result.findings.append(
-                Finding.of(ManifestDamaged(msg, path=folder, expected=digest, got=below.digest, hint=_RESTORE))
-            )
+            wrong = ManifestDamaged(msg, path=folder, expected=digest, got=below.digest, hint=_RESTORE)
+            result.findings.append(Finding.of(wrong))
     for name in sorted(os.listdir(path)):
         if os.path.isdir(os.path.join(path, name, FOLDER)) and name not in record.splits:
             msg = f"folder {name} is packed, but does not belong to this group"
@@ -176,52 +185,39 @@ class _Dataset:
             return []
         self.result.datasets += 1
         whole = self._owned(record.index)
-        self._owned(record.left_out)
+        listed = self._owned(record.left_out)
         try:
-            self.archive = Archive(self.folder)
+            self.archive = Archive(self.folder) if whole is not None else None
         except FastfeedError as error:
             self.found(error)
         if self.archive is not None and not whole:
-            self._find_column(self.archive)
+            for wrong in damaged_columns(self.archive):
+                self.found(wrong)
         self._strangers({entry.file for entry in record.shards})
         _foreign_in_home(self.folder, _OWN, self.result)
         self.members, self.size_bytes = record.members, sum(entry.size_bytes for entry in record.shards)
         self.result.samples += record.samples
-        tasks: list[Callable[[], None]] = [lambda entry=entry: self._shard(entry, walk=whole) for entry in record.shards]  # type: ignore[misc]
-        if self.archive is not None and whole:
-            tasks.append(self._rows)
+        tasks: list[Callable[[], None]] = [lambda entry=entry: self._shard(entry, walk=bool(whole)) for entry in record.shards]  # type: ignore[misc]
+        if self.archive is not None and whole and listed:
+            tasks.append(self._rules)
         return tasks
 
-    def _owned(self, owned: OwnedFile) -> bool:
-        """Whether a file of .fastfeed is as the manifest says."""
+    def _owned(self, owned: OwnedFile) -> bool | None:
+        """Whether a file of .fastfeed is as the manifest says; None where it cannot be read at all."""
         path = os.path.join(self.folder, FOLDER, owned.file)
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=_regular) as file:
                 got = hashlib.file_digest(file, "sha256").hexdigest()
                 size = file.tell()
         except OSError as error:
             self.found(IndexDamaged(f"{FOLDER}/{owned.file} cannot be read: {error.strerror}", path=path, hint=_RESTORE))
-            return False
+            return None
         self.result.size_bytes += size
         if (size, got) == (owned.size_bytes, owned.sha256):
             return True
         expected, now = f"{owned.size_bytes} bytes, sha256 {owned.sha256}", f"{size} bytes, {got}"
         self.found(IndexDamaged(f"{FOLDER}/{owned.file} is damaged", path=path, expected=expected, got=now, hint=_RESTORE))
         return False
-
-    def _find_column(self, archive: Archive) -> None:
-        """Name the columns of a damaged index that are hit."""
-        with open(archive.index.path, "rb") as file:
-            raw = memoryview(file.read())
-        for column in archive.index.table.columns.values():
-            digest = xxhash.xxh3_64()
-            for start, stop in column.extents:
-                digest.update(raw[start:stop])
-            if digest.hexdigest() != column.xxh3:
-                msg = f"column {column.name} of {column.table} in the index is damaged"
-                start, stop = column.extents[0][0], column.extents[-1][1]
-                error = IndexDamaged(msg, path=archive.index.path, start=start, stop=stop, expected=column.xxh3, hint=_RESTORE)
-                self.found(error)
 
     def _strangers(self, own: set[str]) -> None:
         for name in sorted(os.listdir(self.folder)):
@@ -232,20 +228,20 @@ class _Dataset:
     def _shard(self, entry: ShardEntry, *, walk: bool) -> None:
         path = os.path.join(self.folder, entry.file)
         try:
-            with open(path, "rb", buffering=0) as file:
+            with open(path, "rb", buffering=0, opener=_regular) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size != entry.size_bytes:
                     msg = "a shard has the wrong size"
                     expected, got = f"{entry.size_bytes} bytes", f"{size} bytes"
                     self.found(ShardDamaged(msg, path=path, shard=entry.file, expected=expected, got=got, hint=_RESTORE))
                 tape = _Tape(file.fileno(), self.stop)
-                errors = list(self._walk(entry, tape)) if walk and self.archive is not None else []
+                errors = self._walked(entry, tape) if walk and self.archive is not None else []
                 sha256 = tape.finish()
         except OSError as error:
             msg = f"a shard cannot be read: {error.strerror}"
             self.found(ShardDamaged(msg, path=path, shard=entry.file, hint=_RESTORE))
             return
-        for found in errors[:_MAX_FINDINGS]:
+        for found in errors:
             self.found(found)
         if sha256 != entry.sha256 and not errors and size == entry.size_bytes and not self.stop.is_set():
             msg = "a shard's sha256 differs from the manifest's"
@@ -253,6 +249,17 @@ class _Dataset:
         with self._lock:
             self.result.shards += 1
             self.result.size_bytes += size
+
+    def _walked(self, entry: ShardEntry, tape: "_Tape") -> list[FastfeedError]:
+        """The first findings of a walk, and what ended it: an index that leads out of its shard lets nobody walk on."""
+        errors: list[FastfeedError] = []
+        try:
+            for error in self._walk(entry, tape):
+                if len(errors) < _MAX_FINDINGS:
+                    errors.append(error)
+        except FastfeedError as error:
+            errors.append(error)
+        return errors
 
     def _walk(self, entry: ShardEntry, tape: "_Tape") -> Iterator[FastfeedError]:
         """Each member's header, payload and padding, then the trailer."""
@@ -282,23 +289,11 @@ class _Dataset:
             msg = "the end of a shard is not zeros up to a whole record"
             yield ShardDamaged(msg, shard=entry.file, start=start, stop=entry.size_bytes, hint=_RESTORE)
 
-    def _rows(self) -> None:
-        """Rules that the index keeps by itself: keys legal and unique, labels known."""
-        archive = self.archive
-        assert archive is not None
-        seen: set[str] = set()
-        for position in range(len(archive)):
-            key = archive.key(position)
-            if not LEGAL_KEY.fullmatch(key) or key.lower() in seen:
-                msg = "a key is not legal or not unique"
-                self.found(IndexDamaged(msg, path=archive.index.path, sample=position, key=key, hint=_RESTORE))
-            seen.add(key.lower())
-        classes = archive.manifest.classes
-        if archive.index.has(SAMPLE, "label"):
-            labels = archive.index.array(SAMPLE, "label")
-            if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(classes or ()):
-                msg = "a label names no class"
-                self.found(IndexDamaged(msg, path=archive.index.path, expected=f"below {len(classes or ())}", hint=_RESTORE))
+    def _rules(self) -> None:
+        """What index and left-out list promise by themselves."""
+        assert self.archive is not None
+        for error in islice(chain(damaged_columns(self.archive), index_rules(self.archive)), _MAX_FINDINGS):
+            self.found(error)
 
 
 class _Tape:
@@ -342,6 +337,15 @@ class _Tape:
         while not self._stop.is_set() and self._fill():
             self._buffer = b""
         return self._sha256.hexdigest()
+
+
+def _regular(path: str, flags: int) -> int:
+    """Open a file, but nothing that would keep us waiting."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return descriptor
 
 
 def _member(archive: Archive, position: int, place: Place, tape: _Tape) -> Iterator[FastfeedError]:
