@@ -29,7 +29,7 @@ def format_size(size_bytes: float) -> str:
         return f"{size_bytes:.0f} B"
     for unit in ("KiB", "MiB", "GiB"):
         size_bytes /= 1024
-        if size_bytes < 1024:  # noqa: PLR2004
+        if round(size_bytes, 1) < 1024:  # noqa: PLR2004
             return f"{size_bytes:.1f} {unit}"
     return f"{size_bytes / 1024:.1f} TiB"
 
@@ -44,7 +44,7 @@ def format_seconds(seconds: float) -> str:
     minute, hour = 60, 3600
     if seconds < 1:
         return f"{seconds * 1000:.1f} ms"
-    if seconds < minute:
+    if round(seconds, 1) < minute:
         return f"{seconds:.1f} s"
     if seconds < hour:
         return f"{int(seconds // minute)} min {int(seconds % minute):02d} s"

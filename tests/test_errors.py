@@ -40,7 +40,6 @@ def test_the_docstring_draws_the_tree():
 def test_each_branch_has_its_own_exit_code():
     codes = {found.__name__: found.exit_code for found in TREE if FastfeedError in found.__bases__}
     assert sorted(codes.values()) == [2, 3, 4, 5, 6, 7, 8]
-    assert all(found.exit_code == base.exit_code for found in TREE for base in found.__bases__ if base in TREE[:0])
 
 
 def test_a_leaf_has_the_code_of_its_branch():
@@ -69,7 +68,7 @@ def test_the_text_says_what_where_expected_got_and_what_to_do():
         ({}, "it broke"),
         ({"got": 3}, "it broke: got 3"),
         ({"expected": 0}, "it broke: expected 0"),
-        ({"start": 0}, "it broke (bytes from 0)"),
+        ({"start": 0}, "it broke (bytes [0, ...))"),
         ({"sample": 0}, "it broke (sample 0)"),
         ({"hint": "Mend it."}, "it broke. Mend it."),
     ],

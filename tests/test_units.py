@@ -1,10 +1,10 @@
-"""fastfeed/units.py: sizes, counts, durations and ranges, read and written."""
+"""fastfeed/units.py: sizes, counts, and durations, read and written."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastfeed.units import format_count, format_range, format_seconds, format_size, parse_size
+from fastfeed.units import format_count, format_seconds, format_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,10 @@ def test_what_is_no_size_is_refused_with_an_example(text):
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (512 << 20, "512.0 MiB"), (5 << 40, "5.0 TiB"), (1 << 53, "8192.0 TiB")],
+    [
+        (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536, "1.5 KiB"), (512 << 20, "512.0 MiB"), (5 << 40, "5.0 TiB"),
+        (1 << 53, "8192.0 TiB"),
+    ],
 )  # fmt: skip
 def test_format_size(size, text):
     assert format_size(size) == text
@@ -49,8 +52,3 @@ def test_format_count():
 )
 def test_format_seconds(seconds, text):
     assert format_seconds(seconds) == text
-
-
-def test_format_range():
-    assert format_range(512, 9000) == "[512, 9000)"
-    assert format_range(512, None) == "from 512"

@@ -165,6 +165,9 @@ def _nothing_there(path: str) -> NotADataset:
         msg = "packing into this folder has not finished"
         return NotADataset(msg, path=path, hint="Run the same fastfeed pack command again: it continues.")
     names = sorted(os.listdir(path))
+    if os.path.isdir(os.path.join(path, FOLDER)):
+        msg = f"the {FOLDER} folder here has lost its manifest"
+        return NotADataset(msg, path=path, hint=f"Restore {FOLDER} from a copy, or pack again.")
     shards = [name for name in names if SHARD_NAME.fullmatch(name)]
     if shards:
         msg = f"here are shards ({shards[0]} ...) but no {FOLDER} folder with their index: it was not copied along"

@@ -59,7 +59,7 @@ class Manifest:
     source_digest: str
     """sha256 over the source's list of (path, size, mtime): how a rerun knows that the source is the same."""
     layout: str
-    """splits, classes or files: how the source was read."""
+    """classes or files: how the source was read."""
     order: str
     """imagefolder: position i is ImageFolder's i; source: sorted by path; shuffled: by a seed."""
     fields: tuple[str, ...]

@@ -24,10 +24,12 @@ _DROP_KEY_CHARACTERS = dict.fromkeys(map(ord, _KEY_CHARACTERS))
 
 def all_legal_keys(keys: Sequence[str]) -> bool:
     """Whether LEGAL_KEY takes every key: the same rule for all of them at once, twenty times as fast."""
+    if not keys:
+        return True
     text = f"\n{chr(10).join(keys)}\n"
     if not text.isascii() or set(text.translate(_DROP_KEY_CHARACTERS)) - {"\n", "/"} or text.count("\n") != len(keys) + 1:
         return False
-    return not any(wrong in text for wrong in ("\n\n", "\n/", "/\n", "//", "\n__", "/__")) or not keys
+    return not any(wrong in text for wrong in ("\n\n", "\n/", "/\n", "//", "\n__", "/__"))
 
 
 def shard_file(name: str, number: int) -> str:

@@ -311,21 +311,24 @@ class PackedDataset(Dataset[Any]):
         return f"PackedDataset({self.path!r}: {len(self):,} samples of {fields}{classes}, {len(manifest.shards)} shards)"
 
 
-def open(path: str | os.PathLike[str], **options: Any) -> PackedDataset:  # noqa: ANN401 - fastfeed.open; options are PackedDataset's
+def open(
+    path: str | os.PathLike[str],
+    transform: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]] | None = None,
+    **options: Any,  # noqa: ANN401 - PackedDataset's
+) -> PackedDataset:
     """Open a packed dataset.
 
     Args:
         path: What pack wrote; of a pack with splits, the folder of one of them.
-        **options: As PackedDataset's.
+        transform: As PackedDataset's.
+        **options: The other arguments of PackedDataset.
 
     Raises:
-        NotADataset: Nothing packed is there.
+        NotADataset: Nothing packed is there, or the folder holds several splits.
     """
     folders = datasets_in(os.fsdecode(path))
-    if len(folders) == 1 and folders[0] != os.fsdecode(path):
-        return PackedDataset(folders[0], **options)
     if len(folders) > 1:
         names = ", ".join(map(os.path.basename, folders))
         msg = f"this folder holds the splits {names}, not one dataset"
         raise NotADataset(msg, path=os.fsdecode(path), hint=f"Open one of them: fastfeed.open({folders[0]!r}).")
-    return PackedDataset(path, **options)
+    return PackedDataset(folders[0], transform, **options)

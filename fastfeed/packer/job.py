@@ -163,11 +163,12 @@ def _run(job: Job, journal: Journal, *, overwrite: bool, trust_scan: bool, began
         journal.finish()
         return _result(job, plan, began, manifests=done, already_packed=True)
     _compare_job(journal, job, kept, listing)
-    if kept is None or journal.read("job.json") is None:  # or it was killed between the two
-        journal.begin(job.identity, listing)
     failed = _failed_before(journal)
     for _ in range(_ROUNDS):
         plan = _plan(job, listing, failed)
+        if kept is None or journal.read("job.json") is None:  # only now: a source that is refused leaves nothing behind
+            journal.begin(job.identity, listing)
+            kept = listing
         journal.plan_is(plan)
         writing = Writing(job, journal, plan, listing)
         writing.run()

@@ -21,7 +21,7 @@ from fastfeed.trace import QUIET, Progress
 
 WORKPLACE = ".fastfeed-unpack"
 _CHUNK_BYTES = 16 << 20
-_MAX_PART_BYTES = 255
+_MAX_PART_BYTES, _MAX_PATH_BYTES = 255, 4095  # Linux opens no longer ones, so none was packed
 _REPORT_SECONDS = 0.1
 
 
@@ -105,7 +105,7 @@ def _safe(raw: bytes, archive: Archive, position: int) -> str:
     """
     parts = raw.split(b"/")
     unsafe = any(part in {b"", b".", b".."} or b"\0" in part or len(part) > _MAX_PART_BYTES for part in parts)
-    if unsafe or parts[0] == WORKPLACE.encode():
+    if unsafe or len(raw) > _MAX_PATH_BYTES or parts[0] == WORKPLACE.encode():
         msg = f"an original path is unsafe: {printable(escape(raw))!r}"
         hint = "No pack of fastfeed writes such a path: do not trust this dataset."
         raise IndexDamaged(msg, path=archive.index.path, sample=position, key=archive.key(position), hint=hint)
@@ -185,7 +185,6 @@ class _Writer:
         self.target, self.resumed, self.progress = target, resumed, progress
         self.kept = 0
         self._part = os.path.join(target, WORKPLACE, "part")
-        self._real = os.path.realpath(target)
         self._folders: set[str] = set()
         self._files = self._bytes = 0
         self._due = time.monotonic() + _REPORT_SECONDS
@@ -202,13 +201,14 @@ class _Writer:
             missing.append(path)
             path = os.path.dirname(path)
         for below in reversed(missing):  # each is proven before anything is made in it
-            full, right = os.path.join(self.target, below), os.path.join(self._real, below)
-            if not os.path.lexists(full):
+            full = os.path.join(self.target, below)
+            try:
                 os.mkdir(full)
-            if os.path.realpath(full) != right:
-                msg = "a link in the destination leads out of it"
-                got, hint = os.path.realpath(full), "Name a folder that is new or empty."
-                raise DestinationOccupied(msg, path=full, expected=right, got=got, hint=hint)
+            except FileExistsError as error:
+                if os.path.islink(full):
+                    msg = "a link in the destination may lead out of it"
+                    hint = "Name a folder that is new or empty."
+                    raise DestinationOccupied(msg, path=full, got=os.path.realpath(full), hint=hint) from error
             self._folders.add(below)
 
     def write(self, file: _File) -> None:

@@ -22,7 +22,7 @@ import xxhash
 
 from fastfeed.archive import tar
 from fastfeed.archive.shard import digest
-from fastfeed.media import HEAD_BYTES, NOT_AN_IMAGE, probe
+from fastfeed.media import NOT_AN_IMAGE, probe
 from fastfeed.packer.files import publish, remove, sync_folder
 from fastfeed.packer.record import Record, write_record
 
@@ -173,7 +173,7 @@ class ShardWriter:
                 piece = source.read(min(left, CHUNK_BYTES))
                 if not piece:
                     raise InputFailed(path, "changed", f"it ended {left} bytes early")
-                head = head or piece[:HEAD_BYTES]
+                head = head or piece
                 checksum.update(piece)
                 self._pending.append(piece)
                 self._bytes += len(piece)

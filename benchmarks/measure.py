@@ -1,0 +1,133 @@
+"""What every benchmark here shares: CPU and wall time of a call, medians, fresh processes, facts of the machine, tables."""
+
+import datetime as dt
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+Record = dict[str, Any]
+"""What goes to --json."""
+
+
+def usage_of(call: Callable[[], object]) -> Record:
+    """Run a call; give its wall seconds and the CPU seconds of this process and of the children that it waited for."""
+    before, began = _cpu_seconds(), time.perf_counter()
+    call()
+    wall, after = time.perf_counter() - began, _cpu_seconds()
+    user, system = after[0] - before[0], after[1] - before[1]
+    return {"cpu_seconds": user + system, "user_seconds": user, "system_seconds": system, "wall_seconds": wall}
+
+
+def _cpu_seconds() -> tuple[float, float]:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime for one in used), sum(one.ru_stime for one in used)
+
+
+def in_fresh_process(script: str, order: Mapping[str, object]) -> Record:
+    """Run ``script --child ORDER`` in a new interpreter of the same kind; give the JSON object that it prints last.
+
+    Raises:
+        RuntimeError: It failed; what it said is in the message.
+    """
+    command = [sys.executable, script, "--child", json.dumps(order)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        msg = f"{order} failed with exit code {done.returncode}:\n{done.stderr[-4000:]}"
+        raise RuntimeError(msg)
+    found: Record = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def spread(values: Iterable[float]) -> Record:
+    """Median, minimum and maximum."""
+    listed = list(values)
+    return {"median": statistics.median(listed), "min": min(listed), "max": max(listed)}
+
+
+def shown(found: Mapping[str, float], form: str = ".2f", scale: float = 1.0) -> str:
+    """A spread as "median (min - max)"."""
+    return "{} ({} - {})".format(*(format(found[name] * scale, form) for name in ("median", "min", "max")))
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A Markdown table, so that it can be pasted; the first column to the left, the others to the right."""
+    listed = [list(head), *map(list, rows)]
+    widths = [max(len(row[at]) for row in listed) for at in range(len(head))]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    for row in (listed[0], rule, *listed[1:]):
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        print(f"| {' | '.join(cells)} |")
+
+
+def machine_facts(packages: Iterable[str] = (), tools: Iterable[str] = ()) -> Record:
+    """Processor, cores, memory, versions, load and date: what a figure is worth nothing without."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(memory / 2**30, 1),
+        "system": f"{platform.system()} {platform.release().partition('-')[0]} {platform.machine()}",
+        "python": platform.python_version(),
+        "load_1min": os.getloadavg()[0],
+        "versions": {**{name: _package(name) for name in packages}, **{name: _tool(name) for name in tools}},
+    }
+
+
+def _cpu_model() -> str:
+    words = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
+    stripped = {name.strip(): value.strip() for name, value in words.items()}
+    name = stripped.get("model name", platform.processor())
+    where = ", ".join(f"{what} {stripped[what]}" for what in ("cpu family", "model", "stepping") if what in stripped)
+    return f"{name} ({where})" if where else name
+
+
+def _package(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _tool(name: str) -> str:
+    first = subprocess.run([name, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    return first.removeprefix(name).strip()
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """The machine in two lines."""
+    print(f"{facts['date']}, {facts['cpu']}, {facts['cores']} cores, {facts['memory_gib']} GiB, {facts['system']},", end=" ")
+    print(f"Python {facts['python']}, load {facts['load_1min']:.2f}")
+    print(", ".join(f"{name} {found}" for name, found in facts["versions"].items()))
+
+
+def file_system(path: str) -> str:
+    """Kind of the file system that a path lies on, as /proc/mounts calls it."""
+    real, best = os.path.realpath(path), ("", "unknown")
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, point, kind, *_ = line.split()
+        inside = real == point or real.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best[0]):
+            best = (point, kind)
+    return best[1]
+
+
+def write_json(path: str | None, record: Mapping[str, object]) -> None:
+    """The raw record; "-" prints it."""
+    if path is None:
+        return
+    text = json.dumps(record, indent=1)
+    if path == "-":
+        print(text)
+    else:
+        Path(path).write_text(text + "\n")

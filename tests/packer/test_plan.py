@@ -1,0 +1,261 @@
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packing import Hook, manifest_of, read_back, tree
+
+import fastfeed
+from fastfeed.archive.tar import BLOCK_BYTES, MAX_MEMBER_BYTES, RECORD_BYTES
+from fastfeed.config import PackConfig
+from fastfeed.errors import SourceAmbiguous, SourceUnreadable
+from fastfeed.packer.plan import PackPlan, make_plan
+from fastfeed.packer.scan import NOT_SNIFFED, Listing, scan
+from fastfeed.sample import SkipEntry, SkipList
+
+
+def listing_of(sizes: dict[str, int]) -> Listing:
+    """A listing of one flat folder."""
+    found = Listing()
+    found.folders.append("")
+    for name in sorted(sizes):
+        found.names.append(name)
+        found.sizes.append(sizes[name])
+        found.mtimes_ns.append(7)
+        found.codecs.append(NOT_SNIFFED)
+    found.folder_starts.append(len(found.names))
+    return found
+
+
+def planned(listing: Listing, exclude: SkipList | None = None, **options) -> PackPlan:
+    return make_plan(listing, PackConfig(**options), name="data", exclude=exclude or SkipList(), failed={})
+
+
+def counted(plan: PackPlan) -> list[int]:
+    return [shard.stop - shard.first for shard in plan.datasets[0].shards]
+
+
+def ten(size: int = 100) -> Listing:
+    return listing_of({f"{at:02d}.txt": size for at in range(10)})
+
+
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [
+        ({}, [10]),
+        ({"shard_bytes": 300}, [3, 3, 2, 2]),  # ceil(1000 / 300) = 4
+        ({"shard_bytes": 1000}, [10]),
+        ({"shard_bytes": 999}, [5, 5]),
+        ({"shard_bytes": 1}, [1] * 10),  # no shard is empty
+        ({"shards": 3}, [4, 3, 3]),
+        ({"shards": 99}, [1] * 10),
+        ({"samples_per_shard": 4}, [4, 3, 3]),
+        ({"samples_per_shard": 5}, [5, 5]),
+    ],
+)
+def test_shards_are_as_asked_for(options, counts):
+    plan = planned(ten(), **options)
+    assert counted(plan) == counts
+    assert [shard.file for shard in plan.datasets[0].shards] == [f"data-{at:06d}.tar" for at in range(len(counts))]
+    assert "samples: " in plan.datasets[0].why[-1]
+
+
+def test_empty_files_make_one_shard():
+    assert counted(planned(ten(0))) == [10]
+
+
+sized = st.dictionaries(
+    st.integers(0, 10**6).map("{:06d}.bin".format),
+    st.one_of(st.integers(0, 2000), st.sampled_from([511, 512, 513, MAX_MEMBER_BYTES])),
+    min_size=1,
+    max_size=60,
+)
+how = st.one_of(
+    st.fixed_dictionaries({"shard_bytes": st.integers(1, 5000)}),
+    st.fixed_dictionaries({"shards": st.integers(1, 80)}),
+    st.fixed_dictionaries({"samples_per_shard": st.integers(1, 80)}),
+)
+
+
+@given(sized, how, st.none() | st.integers(0, 9))
+def test_counts_differ_by_one_at_most_and_sizes_are_those_of_the_dialect(sizes, options, shuffle):
+    plan = planned(listing_of(sizes), shuffle=shuffle, **options)
+    [dataset] = plan.datasets
+    counts = counted(plan)
+    assert sum(counts) == len(sizes) and min(counts) > 0 and max(counts) - min(counts) <= 1
+    if "shards" in options:
+        assert len(counts) == min(options["shards"], len(sizes))
+    if "samples_per_shard" in options:
+        assert max(counts) <= options["samples_per_shard"]
+    if "shard_bytes" in options:
+        assert len(counts) == max(1, min(len(sizes), -(-sum(sizes.values()) // options["shard_bytes"])))
+    assert sorted(dataset.keys) == sorted(name.removesuffix(".bin") for name in sizes)
+    for shard in dataset.shards:
+        at = 0
+        for key, offset in zip(dataset.keys[shard.first : shard.stop], dataset.offsets[shard.first : shard.stop], strict=True):
+            assert offset == at + BLOCK_BYTES
+            at = offset + sizes[f"{key}.bin"]
+            at += -at % BLOCK_BYTES
+        assert shard.size_bytes % RECORD_BYTES == 0 and 1024 <= shard.size_bytes - at < 1024 + RECORD_BYTES
+    assert plan.size_bytes == sum(shard.size_bytes for shard in dataset.shards)
+    assert sum(shard.source_bytes for shard in dataset.shards) == dataset.source_bytes == sum(sizes.values())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_offsets_are_those_that_pythons_tarfile_finds(tmp_path, seed):
+    sizes = [0, 1, 511, 512, 513, 1024, 1025, 9000][seed % 3 :]
+    files = {f"c{size % 2}/{at}.bin": os.urandom(size) for at, size in enumerate(sizes)}
+    tree(tmp_path / "source", files)
+    fastfeed.pack(tmp_path / "source", tmp_path / "out", workers=1, shards=1 + seed, shuffle=seed, write_cls=bool(seed % 2))
+    samples = read_back(tmp_path / "out")  # compares offsets, sizes and names
+    assert sorted(sample.sources["bin"] for sample in samples) == sorted(files)
+
+
+def test_shuffle_is_a_matter_of_the_seed():
+    orders = {seed: planned(ten(), shuffle=seed).datasets[0].keys for seed in (None, 0, 1)}
+    assert list(orders[None]) == sorted(orders[None])
+    assert sorted(orders[0]) == sorted(orders[1]) == orders[None]
+    assert len({tuple(order) for order in orders.values()}) == 3
+    assert planned(ten(), shuffle=0).datasets[0].keys == orders[0]
+    assert planned(ten(), shuffle=0).datasets[0].order == "shuffled"
+
+
+def test_limit_counts_what_is_beyond_it():
+    plan = planned(ten(), limit=4)
+    assert list(plan.datasets[0].keys) == ["00", "01", "02", "03"]
+    assert plan.limited == 6
+    assert len(planned(ten(), limit=4, shuffle=1).datasets[0].keys) == 4
+    assert planned(ten(), limit=100).limited == 0
+
+
+def test_exclude_by_source_and_by_key():
+    skip = SkipList([SkipEntry(source="01.txt", kind="undecodable"), SkipEntry(key="05"), SkipEntry(source="not there")])
+    plan = planned(ten(), exclude=skip)
+    assert list(plan.datasets[0].keys) == ["00", "02", "03", "04", "06", "07", "08", "09"]
+    assert [(item.source, item.kind, item.why) for item in plan.left_out[""]] == [
+        ("01.txt", "excluded", "named by the skip list (undecodable)"),
+        ("05.txt", "excluded", "named by the skip list"),
+    ]
+    assert any("1 entry of the skip list match no sample (not there)" in note for note in plan.notes)
+
+
+def test_all_files_of_an_excluded_sample_are_listed():
+    listing = listing_of({"1.jpg": 5, "1.txt": 5, "2.jpg": 5, "2.txt": 5})
+    plan = planned(listing, exclude=SkipList([SkipEntry(source="1.txt")]))
+    assert [item.source for item in plan.left_out[""]] == ["1.jpg", "1.txt"]
+    assert list(plan.datasets[0].keys) == ["2"]
+
+
+def test_keys_do_not_depend_on_what_is_left_out():
+    sizes = {"a.txt": 1, "A.txt": 1, "b c.txt": 1, "d.txt": 1}
+    whole = set(planned(listing_of(sizes)).datasets[0].keys)
+    rest = planned(listing_of(sizes), exclude=SkipList([SkipEntry(source="a.txt")])).datasets[0].keys
+    assert len(whole) == 4 and set(rest) < whole
+
+
+def test_nothing_left_is_no_dataset():
+    skip = SkipList([SkipEntry(key=f"{at:02d}") for at in range(10)])
+    with pytest.raises(SourceUnreadable, match="no sample is left to pack"):
+        planned(ten(), exclude=skip)
+
+
+def classes(folder, per_class: int = 3) -> Listing:
+    names = [f"{name}/{at}.jpg" for name in ("cat", "dog") for at in range(per_class)]
+    return scan(str(tree(folder, dict.fromkeys(names, "x"))))
+
+
+@pytest.mark.parametrize(
+    ("options", "skipped", "order"),
+    [
+        ({}, None, "imagefolder"),
+        ({"limit": 4}, None, "imagefolder"),
+        ({"shuffle": 3}, None, "shuffled"),
+        ({}, "dog/2", "imagefolder"),  # the last: positions before it are still ImageFolder's
+        ({}, "cat/1", "source"),
+    ],
+)
+def test_the_order_is_called_imagefolders_only_where_it_is(tmp_path, options, skipped, order):
+    skip = SkipList([SkipEntry(key=skipped)] if skipped else [])
+    assert planned(classes(tmp_path), exclude=skip, **options).datasets[0].order == order
+
+
+def test_class_members_can_be_left_away(tmp_path):
+    listing = classes(tmp_path)
+    with_class, without = planned(listing).datasets[0], planned(listing, write_cls=False).datasets[0]
+    assert with_class.fields == ("cls", "jpg") and without.fields == ("jpg",)
+    assert len(with_class.files) == 12 and len(without.files) == 6
+    assert list(with_class.labels or ()) == list(without.labels or ()) == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_cls_file_of_the_sources_own_is_ambiguous(tmp_path):
+    listing = scan(str(tree(tmp_path, {"cat/1.jpg": "x", "cat/1.cls": "7"})))
+    with pytest.raises(SourceAmbiguous, match="files NAME.cls of its own.*--no-cls"):
+        planned(listing)
+    assert planned(listing, write_cls=False).datasets[0].fields == ("cls", "jpg")
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "legal"),
+    [
+        ("photos", None, "photos"),
+        ("my photos", None, "my_photos-"),
+        ("v1.0", None, "v1_0-"),
+        ("日本", None, "x-"),
+        ("a" * 80, None, "a" * 40 + "-"),
+        ("photos", "other", "other"),
+    ],
+)
+def test_shard_names_break_no_reader(tmp_path, name, asked, legal):
+    source = tree(tmp_path / name, {"1.txt": "x"})
+    fastfeed.pack(source, tmp_path / "out", workers=1, name=asked)
+    found = manifest_of(tmp_path / "out")["name"]
+    assert (found == legal) is not legal.endswith("-")
+    assert found.startswith(legal)
+    read_back(tmp_path / "out")
+
+
+def test_shards_of_splits_have_the_splits_names(tmp_path):
+    source = tree(tmp_path / "photos", {"train/a/1.txt": "x", "val/a/1.txt": "y"})
+    fastfeed.pack(source, tmp_path / "plain", workers=1)
+    fastfeed.pack(source, tmp_path / "named", workers=1, name="pets")
+    assert (tmp_path / "plain" / "train" / "train-000000.tar").exists()
+    assert (tmp_path / "named" / "val" / "pets-val-000000.tar").exists()
+    keys = [sample.key for split in ("train", "val") for sample in read_back(tmp_path / "plain" / split)]
+    assert keys == ["train/a/1", "val/a/1"]  # unique over the whole call
+
+
+def test_the_cost_of_small_files_is_told():
+    assert any("tar headers and padding" in note and "small" in note for note in planned(ten(10)).notes)
+    assert not any("tar headers" in note for note in planned(ten(1 << 20)).notes)
+
+
+def test_links_are_told(tmp_path):
+    tree(tmp_path, {"a.txt": "x" * 9000})
+    os.symlink("a.txt", tmp_path / "b.txt")
+    notes = planned(scan(str(tmp_path))).notes
+    assert any("(b.txt: the same file as a.txt)" in note for note in notes)
+
+
+def test_members_of_8_gib_are_refused_when_planning(tmp_path):
+    source = tree(tmp_path / "source", {"a.bin": "x", "big.bin": "", "bigger.bin": ""})
+    try:
+        os.truncate(source / "big.bin", 8 << 30)
+        os.truncate(source / "bigger.bin", 9 << 30)
+    except OSError as error:
+        pytest.skip(f"this file system makes no sparse file of 8 GiB: {error}")
+    hook = Hook()
+    match = r"2 files of 8 GiB or more cannot be a member \(big.bin, bigger.bin\).*below 8 GiB"
+    for dry_run in (True, False):
+        with pytest.raises(SourceUnreadable, match=match):
+            fastfeed.pack(source, tmp_path / "out", dry_run=dry_run, progress=hook)
+    assert not (tmp_path / "out").exists()
+    assert {stage for stage, _, _ in hook.stages} == {"scan"}
+    skip = SkipList([SkipEntry(source="big.bin"), SkipEntry(source="bigger.bin")])
+    assert fastfeed.pack(source, tmp_path / "out", workers=1, exclude=skip).datasets[0].samples == 1
+
+
+def test_the_largest_member_is_planned():
+    [dataset] = planned(listing_of({"a.bin": MAX_MEMBER_BYTES, "b.bin": 1}), shards=1).datasets
+    assert list(dataset.offsets) == [512, 512 + MAX_MEMBER_BYTES + 1 + 512]
+    with pytest.raises(SourceUnreadable, match=r"1 file of 8 GiB or more cannot be a member \(a.bin\)"):
+        planned(listing_of({"a.bin": MAX_MEMBER_BYTES + 1, "b.bin": 1}))

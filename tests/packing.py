@@ -1,0 +1,202 @@
+"""What the packer's tests share: trees of files, packed datasets read back without fastfeed's readers, processes to kill."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from helpers import ROOT, ColumnFile
+
+DEADLINE_SECONDS = 60.0
+
+
+def tree(folder: Path, files: Mapping[str, bytes | str]) -> Path:
+    """Files by path below a folder; a path may hold surrogate escapes.
+
+    Returns:
+        The folder.
+    """
+    for name, content in files.items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A packed sample as Python's tarfile and the index's columns say it."""
+
+    key: str
+    label: int | None
+    fields: dict[str, bytes]
+    sources: dict[str, str]
+    """By field; empty for a member that pack made."""
+
+
+def manifest_of(dataset: Path) -> dict[str, Any]:
+    """A dataset's manifest."""
+    found: dict[str, Any] = json.loads((dataset / ".fastfeed" / "manifest.json").read_bytes())
+    return found
+
+
+def left_out_of(dataset: Path) -> dict[str, str]:
+    """The published list: source -> kind."""
+    lines = (dataset / ".fastfeed" / "left-out.jsonl").read_text().splitlines()
+    return {item["source"]: item["kind"] for item in map(json.loads, lines)}
+
+
+def read_back(dataset: Path) -> list[Sample]:
+    """All samples, by tarfile; asserts that tar, index and manifest agree in names, offsets, sizes and counts."""
+    manifest = manifest_of(dataset)
+    index = ColumnFile.parse((dataset / ".fastfeed" / "index").read_bytes())
+    members: list[tuple[str, int, bytes]] = []
+    shard_samples = []
+    for shard in manifest["shards"]:
+        path = dataset / shard["file"]
+        assert path.stat().st_size == shard["size_bytes"]
+        names = set()
+        with tarfile.open(path, "r:") as tar:
+            for info in tar:
+                assert info.isreg() and info.mtime == 0 and not info.pax_headers
+                stream = tar.extractfile(info)
+                assert stream is not None
+                members.append((info.name, info.offset_data, stream.read()))
+                names.add(info.name.rpartition("/")[0] + "/" + info.name.rpartition("/")[2].partition(".")[0])
+        assert len(names) == shard["samples"] > 0
+        shard_samples.append(len(names))
+    assert max(shard_samples) - min(shard_samples) <= 1
+    assert [offset for _, offset, _ in members] == index.numbers("member", "offset")
+    assert [len(data) for _, _, data in members] == index.numbers("member", "size")
+    fields = [manifest["fields"][number] for number in index.numbers("member", "field")]
+    sources = [os.fsdecode(raw) for raw in index.strings("member", "source")]
+    keys = [raw.decode("ascii") for raw in index.strings("sample", "key")]
+    assert len({key.lower() for key in keys}) == len(keys) == manifest["samples"]
+    labels = index.numbers("sample", "label") if manifest["classes"] is not None else [None] * len(keys)
+    starts = index.numbers("sample", "members")
+    found = []
+    for key, label, start, stop in zip(keys, labels, starts, starts[1:], strict=False):
+        rows = range(start, stop)
+        assert [members[row][0] for row in rows] == [f"{key}.{fields[row]}" for row in rows]
+        own = {fields[row]: members[row][2] for row in rows}
+        found.append(Sample(key, label, own, {fields[row]: sources[row] for row in rows}))
+    assert starts[-1] == len(members) == manifest["members"]
+    return found
+
+
+def contents(samples: list[Sample]) -> dict[str, bytes]:
+    """Source path -> bytes, over all samples."""
+    return {sample.sources[field]: data for sample in samples for field, data in sample.fields.items() if sample.sources[field]}
+
+
+class Hook:
+    """A progress that calls a function when a stage starts, or at each step of one."""
+
+    def __init__(self, *, on_start: Mapping[str, Callable[[], object]] | None = None, on_advance: Any = None) -> None:
+        self.on_start, self.on_advance = dict(on_start or {}), on_advance
+        self.stage = ""
+        self.stages: list[tuple[str, int | None, int | None]] = []
+        self.items: dict[str, int] = {}
+        self.size_bytes: dict[str, int] = {}
+
+    def start(self, stage: str, items: int | None, size_bytes: int | None) -> None:
+        self.stage = stage
+        self.stages.append((stage, items, size_bytes))
+        if stage in self.on_start:
+            self.on_start[stage]()
+
+    def advance(self, items: int, size_bytes: int) -> None:
+        self.items[self.stage] = self.items.get(self.stage, 0) + items
+        self.size_bytes[self.stage] = self.size_bytes.get(self.stage, 0) + size_bytes
+        if self.on_advance is not None:
+            self.on_advance(self.stage)
+
+    def finish(self) -> None:
+        pass
+
+
+class Interrupt(Exception):
+    """Ends a pack in its midst, as Ctrl-C would."""
+
+
+def interrupt_after(files: int) -> Hook:
+    """A progress that ends a pack when this many files are written."""
+
+    def check(stage: str) -> None:
+        if stage == "pack" and hook.items["pack"] >= files:
+            raise Interrupt("enough is written")
+
+    hook = Hook(on_advance=check)
+    return hook
+
+
+def children_of(pid: int) -> list[int]:
+    """Processes that a process has started and that still run."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            state, parent = _state(int(name))
+            if parent == pid and state not in {"Z", "X", ""}:
+                found.append(int(name))
+    return found
+
+
+def _state(pid: int) -> tuple[str, int]:
+    """State letter and parent of a process, ("", 0) where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            words = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "", 0
+    return words[0], int(words[1])
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process still does anything."""
+    return _state(pid)[0] not in {"", "Z", "X"}
+
+
+def wait_for(what: Callable[[], object], doing: str) -> None:
+    """Poll until something is true.
+
+    Raises:
+        AssertionError: It did not become so.
+    """
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not what():
+        assert time.monotonic() < deadline, f"waited in vain for {doing}"
+        time.sleep(0.002)
+
+
+PACK = "import fastfeed, json, sys\nfastfeed.pack(sys.argv[1], sys.argv[2], **json.loads(sys.argv[3]))"
+
+
+@contextmanager
+def packing_process(source: Path, destination: Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that packs; killed at the end if it still runs."""
+    command = [sys.executable, "-c", PACK, str(source), str(destination), json.dumps(options)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def python_without_privileges(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code that may read only what its modes allow, also where the tests run as root."""
+    drop = (
+        "import ctypes, os, sys\n"
+        "libc = ctypes.CDLL(None)\n"
+        "[libc.prctl(24, capability) for capability in (1, 2)]\n"  # PR_CAPBSET_DROP of DAC_OVERRIDE, DAC_READ_SEARCH
+        "os.execv(sys.executable, [sys.executable, '-c', *sys.argv[1:]])\n"
+    )
+    command = [sys.executable, "-c", drop, code, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
