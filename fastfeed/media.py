@@ -12,10 +12,24 @@ import re
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 HEAD_BYTES = 256 << 10
 """How much of a file's start probe() wants; a header that ends later is read as far as it goes."""
+
+IMAGE_EXTENSIONS = frozenset({
+    "jpg", "jpeg", "jpe", "jfif", "png", "apng", "gif", "bmp", "dib", "webp", "tif", "tiff", "avif", "heic", "heif", "hif",
+    "jp2", "j2k", "jpf", "jpx", "j2c", "jpc", "jxl", "ppm", "pgm", "pbm", "pnm", "mpo", "ico", "icns", "tga", "dds", "psd",
+    "pcx", "sgi", "qoi",
+})  # fmt: skip
+"""Extensions by which a file or a field is taken for an image."""
+
+
+@lru_cache(maxsize=1 << 12)
+def is_image_field(field: str) -> bool:
+    """Whether a field ("jpg", "mask.png") holds an image by its last part."""
+    return field.rpartition(".")[2] in IMAGE_EXTENSIONS
 
 
 class Codec(IntEnum):

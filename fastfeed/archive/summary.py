@@ -137,7 +137,11 @@ def _classes(archive: Archive) -> tuple[ClassInfo, ...] | None:
     names = archive.manifest.classes
     if names is None or not archive.index.has(SAMPLE, "label"):
         return None
-    counts = np.bincount(archive.index.array(SAMPLE, "label"), minlength=len(names))
+    labels = archive.index.array(SAMPLE, "label")
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(names):
+        msg = "a label names no class"
+        raise IndexDamaged(msg, path=archive.index.path, expected=f"0 to {len(names) - 1}", hint="Run fastfeed verify.")
+    counts = np.bincount(labels, minlength=len(names))
     return tuple(ClassInfo(number, name, int(counts[number])) for number, name in enumerate(names))
 
 

@@ -46,7 +46,7 @@ def json_record(record: Any, **extra: object) -> None:  # noqa: ANN401 - any res
 def say(text: str = "") -> None:
     """A paragraph to stdout, lines that begin with blanks kept as they are."""
     for line in text.split("\n"):
-        print(line if line.startswith(" ") else textwrap.fill(line, _WIDTH))
+        print(line if line.startswith(" ") else _paragraph(line))
 
 
 def silent(text: str = "") -> None:
@@ -91,22 +91,13 @@ def pack_result(result: "PackResult") -> None:
         for reason in dataset.why:
             say(f"- {printable(reason)}")
     columns = [("dataset", "left"), ("samples", "right"), ("fields", "left"), ("classes", "right"), ("source", "right"),
-               ("shards", "right"), ("size", "right"), ("order", "left")]  # fmt: skip
+               ("shards", "right"), ("size", "right"), ("tar adds", "right"), ("order", "left")]  # fmt: skip
     rows = []
     for d in result.datasets:
         classes = "-" if d.classes is None else f"{d.classes:,}"
-        rows.append(
-            [
-                d.name,
-                f"{d.samples:,}",
-                " ".join(d.fields),
-                classes,
-                format_size(d.source_bytes),
-                f"{d.shards:,}",
-                format_size(d.size_bytes),
-                d.order,
-            ]
-        )
+        adds = f"{(d.size_bytes - d.source_bytes) / max(1, d.source_bytes):.1%}"
+        sizes = [format_size(d.source_bytes), f"{d.shards:,}", format_size(d.size_bytes), adds]
+        rows.append([d.name, f"{d.samples:,}", " ".join(d.fields), classes, *sizes, d.order])
     _table(columns, rows)
     for note in result.notes:
         say(f"Note: {printable(note)}")

@@ -16,6 +16,7 @@ from fastfeed.errors import DecodeError, ManifestDamaged, NotADataset, UsageErro
 from fastfeed.feed import fields as registry
 from fastfeed.feed.fields import Decoder
 from fastfeed.feed.views import MemberFile, PickedStrings, Samples, source_of
+from fastfeed.media import is_image_field
 from fastfeed.sample import SampleId
 from fastfeed.store.local import LocalStore
 from fastfeed.store.members import MemberReader
@@ -81,7 +82,7 @@ class PackedDataset(Dataset[Any]):
         names = self._archive.manifest.fields
         chosen = names if self.fields is None else [name for name in names if name in set(self.fields)]
         self._wanted = frozenset(chosen)
-        images = [name for name in chosen if registry.is_image(name)]
+        images = [name for name in chosen if is_image_field(name)]
         self._pair_image = images[0] if len(chosen) == len({*images, CLASS_FIELD}) == 2 and CLASS_FIELD in chosen else None  # noqa: PLR2004
         self._decoders = {name: registry.decoder_of(name, self.decoders, alone=name == self._pair_image) for name in chosen}
 
@@ -278,7 +279,7 @@ class PackedDataset(Dataset[Any]):
     def _field(self, field: str | None) -> int:
         names = self._archive.manifest.fields
         if field is None:
-            images = [name for name in names if registry.is_image(name)]
+            images = [name for name in names if is_image_field(name)]
             others = [name for name in names if name != CLASS_FIELD]
             found = images if len(images) == 1 else others
             if len(found) != 1:

@@ -26,14 +26,11 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from fastfeed.errors import DecodeError, UsageError
+from fastfeed.media import is_image_field
 
 Data = bytes | memoryview
 Decoder = Callable[[bytes], Any]
 
-IMAGE_FIELDS = frozenset({
-    "jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tiff", "tif", "webp", "gif", "avif", "heic", "heif", "jp2", "j2k", "jpx", "jxl",
-    "pbm", "pnm", "ico", "tga", "dds", "psd", "pcx", "sgi", "dib", "icns", "qoi", "apng", "jfif", "jpe",
-})  # fmt: skip
 _LABEL_MODES = frozenset({"1", "L", "P", "PA", "LA", "I", "F", "I;16", "I;16L", "I;16B", "I;16N"})
 _DIGITS = re.compile(rb"\s*[+-]?\d{1,18}\s*")
 
@@ -112,11 +109,6 @@ BY_FIELD: Mapping[str, Decoder] = {
 }  # fmt: skip
 
 
-def is_image(field: str) -> bool:
-    """Whether a field holds an image by its last part."""
-    return field.rpartition(".")[2] in IMAGE_FIELDS
-
-
 def decoder_of(field: str, overrides: Mapping[str, str | Decoder], *, alone: bool) -> Decoder:
     """The decoder of a field.
 
@@ -137,7 +129,7 @@ def decoder_of(field: str, overrides: Mapping[str, str | Decoder], *, alone: boo
         return NAMED[chosen]
     if chosen is not None:
         return lambda data: chosen(bytes(data))
-    if is_image(field):
+    if is_image_field(field):
         return decode_rgb if alone else decode_image_of_dict
     return BY_FIELD.get(last, decode_raw)
 

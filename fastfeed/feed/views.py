@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastfeed.archive.dataset import Archive, Place
 from fastfeed.archive.index import MEMBER, SAMPLE
-from fastfeed.feed.fields import is_image
+from fastfeed.media import is_image_field
 from fastfeed.sample import escape
 from fastfeed.store.members import MemberReader
 
@@ -22,7 +22,7 @@ def source_of(archive: Archive, position: int) -> bytes | None:
     sources, first = archive.index.strings(MEMBER, "source"), None
     for place in archive.places(position):
         source: bytes = sources[place.row]
-        if source and is_image(place.field):
+        if source and is_image_field(place.field):
             return source
         first = first or source or None
     return first

@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
 from fastfeed.archive.dataset import read_record
@@ -116,7 +116,8 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         return _result(job, _plan(job, listing, {}), began, dry_run=True)
     journal = Journal(target)
     try:
-        return _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, began=began)
+        result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, began=began)
+        return replace(result, notes=(*journal.notes, *result.notes))
     except OSError as error:
         raise disk_error(f"{error.filename or target}: {error.strerror}", error.errno, target) from error
     finally:

@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastfeed.archive.dataset import read_record
@@ -30,6 +30,7 @@ class Journal:
 
     Args:
         destination: DST; created where it is missing.
+        lock: Takes an exclusive lock on a descriptor, as fcntl.flock does.
 
     Raises:
         DestinationOccupied: Something else than fastfeed's is there.
@@ -37,11 +38,14 @@ class Journal:
         DestinationError: It cannot be made.
     """
 
-    def __init__(self, destination: str) -> None:
+    def __init__(self, destination: str, *, lock: Callable[[int, int], None] = fcntl.flock) -> None:
         self.destination = destination
         self.folder = os.path.join(destination, FOLDER, "job")
+        self.notes: list[str] = []
+        """What the user should know of this place."""
         _refuse_foreign(destination)
         self._made = not os.path.isdir(destination)
+        self._flock = lock
         try:
             self._lock = self._take_lock()
         except OSError as error:
@@ -56,23 +60,40 @@ class Journal:
         path = os.path.join(self.folder, "lock")
         while True:
             os.makedirs(self.folder, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                owner = os.pread(descriptor, 200, 0).decode(errors="replace")
-                os.close(descriptor)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except FileNotFoundError:
                 if time.monotonic() > deadline:
-                    msg = f"another fastfeed pack is writing there ({owner})"
-                    hint = "Wait until it is done, or choose another destination."
-                    raise DestinationBusy(msg, path=self.destination, hint=hint) from None
+                    raise
+                continue  # a run that has just finished removed the folder in between
+            if not self._try_lock(descriptor, deadline):
                 time.sleep(0.05)
-                continue
-            if _still(descriptor, path):
+            elif _still(descriptor, path):
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
                 return descriptor
-            os.close(descriptor)  # the run that held it finished and removed it
+            os.close(descriptor)  # held by another run, or that run finished and removed it
+
+    def _try_lock(self, descriptor: int, deadline: float) -> bool:
+        """Whether the lock is ours; where the file system knows none, go on without and say so.
+
+        Raises:
+            DestinationBusy: Another run still holds it at the deadline.
+        """
+        try:
+            self._flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                owner = os.pread(descriptor, 200, 0).decode(errors="replace")
+                os.close(descriptor)
+                msg = f"another fastfeed pack is writing there ({owner})"
+                hint = "Wait until it is done, or choose another destination."
+                raise DestinationBusy(msg, path=self.destination, hint=hint) from None
+            return False
+        except OSError as error:
+            why = f"the destination's file system gives no lock ({error.strerror})"
+            self.notes.append(f"{why}: make sure that no other pack writes there")
+        return True
 
     def close(self) -> None:
         """Release the lock; leave what a rerun continues from, and no trace where nothing began."""

@@ -8,12 +8,12 @@ from itertools import groupby
 
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable
+from fastfeed.media import is_image_field
 from fastfeed.packer.names import (
     IMAGEFOLDER_EXTENSIONS,
     FileName,
     compound_field,
     group,
-    is_image_field,
     split_names,
 )
 from fastfeed.packer.scan import LeftOut, Listing

@@ -11,13 +11,10 @@ from typing import NamedTuple
 
 from fastfeed.archive.shard import LEGAL_FIELD, LEGAL_KEY, MAX_FIELD_BYTES, all_legal_keys
 from fastfeed.archive.tar import MAX_NAME_BYTES
+from fastfeed.media import is_image_field
 
 IMAGEFOLDER_EXTENSIONS = frozenset({"jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"})
 """torchvision.datasets.folder.IMG_EXTENSIONS without their dots."""
-IMAGE_EXTENSIONS = IMAGEFOLDER_EXTENSIONS | {
-    "jpe", "jfif", "gif", "avif", "heic", "heif", "jp2", "j2k", "jpx", "jxl", "pbm", "pnm", "ico", "tga", "dds", "psd", "pcx",
-    "sgi", "dib", "icns", "qoi", "apng",
-}  # fmt: skip
 _CANONICAL = {"jpeg": "jpg", "jpe": "jpg", "jfif": "jpg", "tif": "tiff"}
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_+-]*")
 _HASH_DIGITS = 10
@@ -56,12 +53,6 @@ def has_extension(name: str) -> bool:
 def canonical(extension: str) -> str:
     """jpeg, jpe, jfif -> jpg; tif -> tiff; others unchanged."""
     return _CANONICAL.get(extension, extension)
-
-
-@lru_cache(maxsize=1 << 16)
-def is_image_field(field: str) -> bool:
-    """Whether a field ("jpg", "mask.png") holds an image by its last part."""
-    return field.rpartition(".")[2] in IMAGE_EXTENSIONS
 
 
 class Grouped(NamedTuple):

@@ -40,7 +40,7 @@ class MemberReader:
         """The payloads of many samples, read in storage order, each sample in one read where its members are neighbours.
 
         Args:
-            wanted: (position, places) of each sample; the places of one sample ascend and lie in one shard.
+            wanted: (position, places) of each sample; the places of one sample lie in one shard.
 
         Returns:
             A list a sample, in the order of wanted; a view a member. All views share one buffer that nobody else has.
@@ -48,7 +48,7 @@ class MemberReader:
         Raises:
             ShardDamaged: As read().
         """
-        spans = [(places[0].start, places[-1].stop) if places else (0, 0) for _, places in wanted]
+        spans = [_span(places) for _, places in wanted]
         buffer = memoryview(bytearray(sum(stop - start for start, stop in spans)))
         ranges, views, at = [], [], 0
         for (_, places), (start, stop) in zip(wanted, spans, strict=True):
@@ -61,7 +61,7 @@ class MemberReader:
             self.store.read_many(sorted(ranges, key=lambda wish: (wish.name, wish.start)))
         except FastfeedError as error:
             for position, places in wanted:
-                if places and (places[0].shard, places[0].start) == (error.shard, error.start):
+                if places and (places[0].shard, _span(places)[0]) == (error.shard, error.start):
                     raise self.located(error, position, places[0]) from error
             raise
         for (position, places), found in zip(wanted, views, strict=True):
@@ -94,3 +94,10 @@ class MemberReader:
         error.member = self.archive.member_name(position, place.field)
         error.start, error.stop = place.start, place.stop
         return error
+
+
+def _span(places: Sequence[Place]) -> tuple[int, int]:
+    """The bytes that hold them all; they ascend in every whole index, and a damaged one must not get us a negative span."""
+    if not places:
+        return 0, 0
+    return min(place.start for place in places), max(place.stop for place in places)
