@@ -61,7 +61,8 @@ class Probe(NamedTuple):
 
 NOT_AN_IMAGE = Probe(Codec.UNKNOWN, 0, 0, 0)
 
-_FIRST_BYTES = frozenset(b"\xff\x89GIMRBP\0")
+FIRST_BYTES = frozenset(b"\xff\x89GIMRBP\0")
+"""First bytes that an image of a known codec can have: a test that is cheap enough for every text."""
 _HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
 _SIMPLE_MAGICS = (
     (b"\xff\xd8\xff", Codec.JPEG), (b"\x89PNG\r\n\x1a\n", Codec.PNG), (b"GIF87a", Codec.GIF), (b"GIF89a", Codec.GIF),
@@ -76,7 +77,7 @@ _XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([1-8])')
 
 def sniff(head: bytes) -> Codec:
     """The image codec by magic bytes, UNKNOWN for anything else."""
-    if not head or head[0] not in _FIRST_BYTES:  # most texts end here
+    if not head or head[0] not in FIRST_BYTES:  # most texts end here
         return Codec.UNKNOWN
     for magic, codec in _SIMPLE_MAGICS:
         if head.startswith(magic):

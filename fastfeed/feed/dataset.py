@@ -199,7 +199,7 @@ class PackedDataset(Dataset[Any]):
         position = self._position(index)
         for place in self._archive.places(position):
             if place.field == field:
-                return io.BufferedReader(MemberFile(self._reader, place))
+                return io.BufferedReader(MemberFile(self._reader, position, place))
         msg = f"sample {position} has no field {field!r}"
         raise UsageError(msg, path=self.path, sample=position, key=self._archive.key(position), got=field)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastfeed.archive.dataset import Archive, Place
 from fastfeed.archive.index import MEMBER, SAMPLE
+from fastfeed.errors import FastfeedError
 from fastfeed.media import is_image_field
 from fastfeed.sample import escape
 from fastfeed.store.members import MemberReader
@@ -66,9 +67,9 @@ class PickedStrings(Sequence[bytes]):
 class MemberFile(io.RawIOBase):
     """A member's bytes as an unbuffered file."""
 
-    def __init__(self, reader: MemberReader, place: Place) -> None:
+    def __init__(self, reader: MemberReader, position: int, place: Place) -> None:
         super().__init__()
-        self._reader, self._place, self._at = reader, place, 0
+        self._reader, self._position, self._place, self._at = reader, position, place, 0
 
     def readable(self) -> bool:
         """Yes."""
@@ -97,7 +98,10 @@ class MemberFile(io.RawIOBase):
         """
         start = min(self._place.start + self._at, self._place.stop)
         stop = min(start + len(buffer), self._place.stop)
-        data = self._reader.store.read(self._place.shard, start, stop)
+        try:
+            data = self._reader.store.read(self._place.shard, start, stop)
+        except FastfeedError as error:
+            raise self._reader.located(error, self._position, self._place) from error
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

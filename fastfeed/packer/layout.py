@@ -14,7 +14,6 @@ from fastfeed.packer.names import (
     FileName,
     compound_field,
     group,
-    split_names,
 )
 from fastfeed.packer.scan import LeftOut, Listing
 from fastfeed.sample import printable
@@ -242,7 +241,7 @@ class _Grouper:
         files = self.listing.files_of(number)
         names, fields = self.listing.names[files.start : files.stop], self.listing.fields[files.start : files.stop]
         prefix = f"{self.listing.folders[number]}/" if self.listing.folders[number] else ""
-        bases, _ = split_names(names)
+        bases = self.listing.bases[files.start : files.stop]
         plain = not self.by_stem or (len(set(bases)) == len(bases) and not any("." in base for base in bases))
         if plain:  # a file a sample: most folders, so no object is made for a sample
             draft.stems.extend([prefix + base for base in bases])

@@ -96,15 +96,28 @@ class Listing:
     @cached_property
     def fields(self) -> list[str]:
         """Field of each file by its extension (canonical), else by its content, "bin" if neither tells."""
-        found: list[str] = []
+        return self._split[1]
+
+    @cached_property
+    def bases(self) -> list[str]:
+        """Name of each file without its extension."""
+        return self._split[0]
+
+    @cached_property
+    def _split(self) -> tuple[list[str], list[str]]:
+        all_bases: list[str] = []
+        all_fields: list[str] = []
         for number in range(len(self.folders)):
             files = self.files_of(number)
-            extensions = split_names(self.names[files.start : files.stop])[1]
-            codecs = self.codecs[files.start : files.stop]
-            found.extend(
-                [canonical(name) or _CONTENT_FIELDS.get(codec, "bin") for name, codec in zip(extensions, codecs, strict=True)]
-            )
-        return found
+            bases, extensions = split_names(self.names[files.start : files.stop])
+            all_bases.extend(bases)
+            if len(set(extensions)) == 1 and extensions[0]:
+                all_fields.extend([canonical(extensions[0])] * len(extensions))
+            else:
+                codecs = self.codecs[files.start : files.stop]
+                named = zip(extensions, codecs, strict=True)
+                all_fields.extend([canonical(name) or _CONTENT_FIELDS.get(codec, "bin") for name, codec in named])
+        return all_bases, all_fields
 
     def digest(self) -> str:
         """sha256 over (path, size, mtime) of all files: equal exactly if no file came, went, grew or was touched."""

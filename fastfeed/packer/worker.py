@@ -22,7 +22,7 @@ import xxhash
 
 from fastfeed.archive import tar
 from fastfeed.archive.shard import digest
-from fastfeed.media import NOT_AN_IMAGE, probe
+from fastfeed.media import FIRST_BYTES, NOT_AN_IMAGE, probe
 from fastfeed.packer.files import publish, remove, sync_folder
 from fastfeed.packer.record import Record, write_record
 
@@ -51,7 +51,7 @@ class Order:
     names: list[str]
     """Member names."""
     paths: list[str | None]
-    """Source path below root; None for a class member."""
+    """Source path below root; None for a class member. Empty on the way to the worker where it equals the name."""
     sizes: list[int]
     stamps: list[int]
     """mtime in ns of the source file; of a class member its number."""
@@ -61,12 +61,16 @@ class Order:
 
     def encode(self) -> bytes:
         """As one line of JSON."""
-        return json.dumps([getattr(self, name) for name in self.__slots__]).encode() + b"\n"
+        paths = ["" if path == name else path for path, name in zip(self.paths, self.names, strict=True)]
+        fields = (self.shard, self.root, self.target, self.part, self.record, self.names, paths, self.sizes, self.stamps)
+        return json.dumps([*fields, self.digest]).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> "Order":
         """From one line of JSON."""
-        return cls(*json.loads(line))
+        order = cls(*json.loads(line))
+        order.paths[:] = [name if path == "" else path for path, name in zip(order.paths, order.names, strict=True)]
+        return order
 
 
 def order_digest(names: Sequence[str], paths: Sequence[str | None], sizes: "array[int]", stamps: Sequence[int]) -> str:
@@ -150,7 +154,7 @@ class ShardWriter:
                 probes.append(NOT_AN_IMAGE)
             elif size <= CHUNK_BYTES:
                 payload = _read_small(order.root + path, path, size, stamp)
-                probes.append(probe(payload))
+                probes.append(probe(payload) if payload and payload[0] in FIRST_BYTES else NOT_AN_IMAGE)
                 self._files += 1
                 self._bytes += size
             else:

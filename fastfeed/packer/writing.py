@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
+from operator import sub
 from typing import Any
 
 from fastfeed.archive.manifest import Manifest
@@ -111,13 +113,10 @@ class Writing:
     def _order(self, dataset: DatasetPlan, number: int, at: int) -> Order:
         shard = dataset.shards[number]
         suffixes = [f".{field}" for field in dataset.fields]
-        names = []
-        for sample in range(shard.first, shard.stop):
-            key, members = (
-                dataset.keys[sample],
-                dataset.member_fields[dataset.starts[sample] : dataset.starts[sample + 1]],
-            )
-            names.extend([key + suffixes[field] for field in members])
+        starts = dataset.starts[shard.first : shard.stop + 1]
+        keys = chain.from_iterable(map(repeat, dataset.keys[shard.first : shard.stop], map(sub, starts[1:], starts)))
+        fields = dataset.member_fields[shard.first_member : shard.stop_member]
+        names = [key + suffixes[field] for key, field in zip(keys, fields, strict=True)]
         files = dataset.files[shard.first_member : shard.stop_member]
         labels = self._class_numbers(dataset, number)
         paths = [self.source.paths[file] if file >= 0 else None for file in files]

@@ -1,0 +1,135 @@
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+from helpers import ROOT, files_below, packed
+from packing import Hook, children_of, is_running, packing_process, read_back, tree, wait_for
+
+import fastfeed
+from fastfeed.errors import WorkerDied
+from fastfeed.packer.crew import Crew
+
+
+def many(folder, count=40, size=20_000):
+    chance = random.Random(0)
+    return tree(folder, {f"{at:03d}.bin": chance.randbytes(size) for at in range(count)})
+
+
+def kill_all_workers(signal_number=signal.SIGKILL):
+    for pid in children_of(os.getpid()):
+        os.kill(pid, signal_number)
+
+
+def kill_once(after: int, signal_number=signal.SIGKILL) -> Hook:
+    """A progress that kills all workers when so many files are done."""
+    killed = []
+
+    def check(stage):
+        if stage == "pack" and hook.items["pack"] >= after and not killed:
+            killed.append(True)
+            kill_all_workers(signal_number)
+
+    hook = Hook(on_advance=check)
+    return hook
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_pain_25_a_killed_worker_never_passes_for_success(tmp_path, workers):
+    source = many(tmp_path / "s")
+    match = (
+        r"a worker process was killed by SIGKILL while it packed 1 inputs? from '0\d\d.bin' to '0\d\d.bin'"
+        r" \(shard s-0000\d\d.tar\).*memory runs out.*run the same command again, it continues"
+    )
+    with pytest.raises(WorkerDied, match=match) as caught:
+        packed(source, tmp_path / "out", workers=workers, samples_per_shard=1, progress=kill_once(5))
+    assert caught.value.exit_code != 0
+    assert not (tmp_path / "out" / ".fastfeed" / "manifest.json").exists()
+    assert not children_of(os.getpid())
+    result = packed(source, tmp_path / "out", workers=workers, samples_per_shard=1)
+    assert result.shards_kept >= 5 and result.shards_kept + result.shards_written == 40
+    packed(source, tmp_path / "straight", samples_per_shard=1)
+    assert files_below(tmp_path / "out") == files_below(tmp_path / "straight")
+
+
+def test_the_signal_is_named(tmp_path):
+    with pytest.raises(WorkerDied, match="a worker process was killed by SIGSEGV"):
+        packed(many(tmp_path / "s"), tmp_path / "out", samples_per_shard=1, progress=kill_once(5, signal.SIGSEGV))
+
+
+def test_a_worker_killed_before_its_first_shard(tmp_path):
+    """All die while nothing is done yet: from the outside, as the kernel would."""
+    source = many(tmp_path / "s", count=4, size=5_000_000)
+    with packing_process(source, tmp_path / "out", workers=2, samples_per_shard=2) as process:
+        wait_for(lambda: len(children_of(process.pid)) == 2 or process.poll() is not None, "two workers")
+        for pid in children_of(process.pid):
+            os.kill(pid, signal.SIGKILL)
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode != 0 and b"a worker process was killed by SIGKILL while it packed 2 inputs" in said
+    assert packed(source, tmp_path / "out", samples_per_shard=2).datasets[0].samples == 4
+
+
+class IdleKilled(Crew):
+    """A crew whose idle worker is killed while the other still writes."""
+
+    def run(self, orders, hear):
+        def also(event):
+            hear(event)
+            if event["event"] == "done" and event["shard"] == 1:
+                idle, busy = sorted(self._workers, key=lambda worker: worker.order is not None)
+                os.kill(busy.process.pid, signal.SIGSTOP)
+                os.kill(idle.process.pid, signal.SIGKILL)
+                wait_for(lambda: not is_running(idle.process.pid), "the idle worker to die")
+                os.kill(busy.process.pid, signal.SIGCONT)
+                self.killed = True
+
+        super().run(orders, also)
+        assert self.killed
+
+
+def test_an_idle_worker_that_is_killed_harms_nothing(tmp_path, monkeypatch):
+    """Two workers, one order left: the other waits. Its death is no failure, for nothing was asked of it."""
+    monkeypatch.setattr("fastfeed.packer.writing.Crew", IdleKilled)
+    sizes = [60_000_000, 1]
+    source = tree(tmp_path / "s", {f"{at}.bin": bytes(size) for at, size in enumerate(sizes)})
+    assert packed(source, tmp_path / "out", workers=2, samples_per_shard=1).shards_written == 2
+    assert [len(sample.fields["bin"]) for sample in read_back(tmp_path / "out")] == sizes
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_orphans_die_with_their_parent(tmp_path, how):
+    source = many(tmp_path / "s", count=60, size=200_000)
+    with packing_process(source, tmp_path / "out", workers=2, samples_per_shard=1) as process:
+        wait_for(lambda: len(list((tmp_path / "out").glob("*.tar"))) >= 3 or process.poll() is not None, "three shards")
+        workers = children_of(process.pid)
+        process.send_signal(how)
+        process.communicate(timeout=60)
+    assert process.returncode != 0 and len(workers) == 2
+    wait_for(lambda: not any(map(is_running, workers)), "orphans to die")
+    packed(source, tmp_path / "out", samples_per_shard=1)
+    packed(source, tmp_path / "straight", samples_per_shard=1)
+    assert files_below(tmp_path / "out") == files_below(tmp_path / "straight")
+
+
+def test_ctrl_c_of_the_whole_group_leaves_nothing_half_done(tmp_path):
+    source = many(tmp_path / "s", count=60, size=200_000)
+    with packing_process(source, tmp_path / "out", workers=2, samples_per_shard=1) as process:
+        wait_for(lambda: list((tmp_path / "out").glob("*.tar")) or process.poll() is not None, "a shard")
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in said
+    assert not list((tmp_path / "out").rglob("*.part"))
+    done = len(list((tmp_path / "out").glob("*.tar")))
+    assert packed(source, tmp_path / "out", samples_per_shard=1).shards_kept == done
+
+
+def test_a_program_without_main_guard_may_pack(tmp_path):
+    source = many(tmp_path / "s", count=4)
+    script = tmp_path / "script.py"
+    script.write_text(f"import fastfeed\nprint(fastfeed.pack({str(source)!r}, {str(tmp_path / 'out')!r}, workers=2, shards=2))\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path)
+    assert done.stdout.count("shards_written=2") == 1
+    assert fastfeed.verify(tmp_path / "out").ok
