@@ -40,7 +40,7 @@ def in_fresh_process(script: str, order: Mapping[str, object]) -> Record:
         RuntimeError: It failed; what it said is in the message.
     """
     command = [sys.executable, script, "--child", json.dumps(order)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode != 0:
         msg = f"{order} failed with exit code {done.returncode}:\n{done.stderr[-4000:]}"
         raise RuntimeError(msg)

@@ -55,8 +55,8 @@ def run(folder: str, say: Callable[[str], None], progress: Progress) -> DemoResu
         DestinationOccupied: The folder is not empty.
     """
     began = time.monotonic()
-    if os.path.isdir(folder) and os.listdir(folder):
-        msg = "the demo's folder is not empty"
+    if os.path.lexists(folder) and not (os.path.isdir(folder) and not os.listdir(folder)):
+        msg = "the demo's folder is not empty" if os.path.isdir(folder) else "the demo's folder is a file"
         raise DestinationOccupied(msg, path=folder, hint="Name a new one.")
     photos, packed, clean = (os.path.join(folder, name) for name in ("photos", "packed", "packed-clean"))
     say(f"1. A photo set: {len(CLASSES)} class folders of JPEGs, with slow, broken and stray files among them ({photos})")

@@ -98,10 +98,12 @@ def contents(samples: list[Sample]) -> dict[str, bytes]:
 
 
 class Hook:
-    """A progress that calls a function when a stage starts, or at each step of one."""
+    """A progress that calls functions when a stage starts (by name), at each step of one, and at its end."""
 
-    def __init__(self, *, on_start: Mapping[str, Callable[[], object]] | None = None, on_advance: Any = None) -> None:
-        self.on_start, self.on_advance = dict(on_start or {}), on_advance
+    def __init__(
+        self, *, on_start: Mapping[str, Callable[[], object]] | None = None, on_advance: Any = None, on_finish: Any = None
+    ) -> None:
+        self.on_start, self.on_advance, self.on_finish = dict(on_start or {}), on_advance, on_finish
         self.stage = ""
         self.stages: list[tuple[str, int | None, int | None]] = []
         self.items: dict[str, int] = {}
@@ -120,7 +122,8 @@ class Hook:
             self.on_advance(self.stage)
 
     def finish(self) -> None:
-        pass
+        if self.on_finish is not None:
+            self.on_finish(self.stage)
 
 
 class Interrupt(Exception):

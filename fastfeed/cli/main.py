@@ -1,5 +1,6 @@
 """The command ``fastfeed``. Only this file turns errors into words and exit codes."""
 
+import io
 import os
 import signal
 import sys
@@ -43,6 +44,9 @@ for _command in (demo.command, pack.command, verify.command, unpack.command, inf
 def main() -> NoReturn:
     """Run the command line and exit."""
     signal.signal(signal.SIGTERM, _terminate)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files hold what a terminal's encoding does not
     sys.exit(_run(sys.argv[1:]))
 
 
@@ -54,7 +58,7 @@ def _run(arguments: list[str]) -> int:
     """Invoke the command; its exit code, or that of its error."""
     output = common.Output(json=False, quiet=False, debug="--debug" in arguments)
     try:
-        return int(cli.main(arguments, prog_name="fastfeed", standalone_mode=False, obj=output) or 0)
+        return _flushed(int(cli.main(arguments, prog_name="fastfeed", standalone_mode=False, obj=output) or 0))
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
@@ -70,6 +74,13 @@ def _run(arguments: list[str]) -> int:
         output.close()
         render.interrupted(output.after_interrupt)
         return TERMINATED if isinstance(error.__context__ or error, _Terminated) else INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has gone: not our fault, and nobody is there to be told
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):  # click and rich make the one the other, and nothing else
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output has gone: not our fault
         return 0
+
+
+def _flushed(code: int) -> int:
+    """Flush here and not at exit, where nobody could answer a reader that has gone."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    return code

@@ -40,7 +40,16 @@ def _console(*, to_stderr: bool = False) -> "Console":
 
 def json_record(record: Any, **extra: object) -> None:  # noqa: ANN401 - any result record
     """A result record as one JSON object; undecodable names as surrogate escapes."""
-    print(json.dumps({**dataclasses.asdict(record), **extra}, indent=2))
+    print(json.dumps(_plain({**dataclasses.asdict(record), **extra}), indent=2))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever records hold
+    """Named tuples as objects: json would make bare lists of them."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def say(text: str = "") -> None:

@@ -21,6 +21,7 @@ from fastfeed.sample import SampleId
 from fastfeed.store.local import LocalStore
 from fastfeed.store.members import MemberReader
 from fastfeed.trace import NULL, Recorder
+from fastfeed.units import format_count
 
 CLASS_FIELD = "cls"
 
@@ -309,7 +310,8 @@ class PackedDataset(Dataset[Any]):
         manifest = self._archive.manifest
         classes = "" if manifest.classes is None else f", {len(manifest.classes)} classes"
         fields = "+".join(name for name in manifest.fields if name in self._wanted)
-        return f"PackedDataset({self.path!r}: {len(self):,} samples of {fields}{classes}, {len(manifest.shards)} shards)"
+        shards = format_count(len(manifest.shards), "shard")
+        return f"PackedDataset({self.path!r}: {format_count(len(self), 'sample')} of {fields}{classes}, {shards})"
 
 
 def open(

@@ -279,7 +279,10 @@ def _changes(before: Listing, now: Listing) -> list[str]:
         if path in is_ and was[path] != is_[path]:
             what = f"had {was[path][0]} bytes and has {is_[path][0]}" if was[path][0] != is_[path][0] else "was touched (mtime)"
             found.append(f"{printable(path)} {what}")
-    return found
+    folders = {True: set(before.folders) - set(now.folders), False: set(now.folders) - set(before.folders)}
+    return found + [
+        f"folder {printable(path)} is {'gone' if gone else 'new'}" for gone in folders for path in sorted(folders[gone])
+    ]
 
 
 def _result(  # noqa: PLR0913 - one record from its parts

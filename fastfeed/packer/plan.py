@@ -103,12 +103,15 @@ def make_plan(listing: Listing, config: PackConfig, *, name: str, exclude: SkipL
         SourceUnreadable: Files cannot be read and on_error is stop; or nothing is left.
         SourceAmbiguous: The layout has two readings, or a member is too large.
     """
-    if listing.unreadable and config.on_error == "stop":
-        raise _unreadable(listing.unreadable)
+    unreadable = [item for item in listing.unreadable if exclude.match(item.source, None) is None]
+    if unreadable and config.on_error == "stop":
+        raise _unreadable(unreadable)
     drafts = read_layout(listing, config)
     keys = _keys(drafts, listing.paths)
     left_out: dict[str, list[LeftOut]] = {draft.split: list(draft.left_out) for draft in drafts}
-    left_out[drafts[0].split].extend([*listing.left_out, *listing.unreadable])
+    for item in (*listing.left_out, *unreadable):
+        top = item.source.partition("/")[0]
+        left_out[top if top in left_out else drafts[0].split].append(item)
     bad = _Bad(listing, exclude, failed)
     datasets, limited = [], 0
     for draft, draft_keys in zip(drafts, keys, strict=True):
@@ -166,17 +169,17 @@ class _Bad:
     def _reasons(self, files: list[int], key: str) -> list[LeftOut]:
         paths = self.listing.paths
         for file in files:
+            entry = self.exclude.match(paths[file], key)
+            if entry is not None:
+                why = f"named by the skip list{f' ({entry.kind})' if entry.kind else ''}"
+                return [LeftOut(paths[other], "excluded", why) for other in files]
+        for file in files:
             path = paths[file]
             if path in self.failed or self.listing.codecs[file] == UNREADABLE:
                 why = f"its sample needs {printable(path)}"
                 rest = [LeftOut(paths[other], "incomplete", why) for other in files if other != file]
                 own = [LeftOut(path, "unreadable", self.failed[path])] if path in self.failed else []  # else the scan listed it
                 return own + rest
-        for file in files:
-            entry = self.exclude.match(paths[file], key)
-            if entry is not None:
-                why = f"named by the skip list{f' ({entry.kind})' if entry.kind else ''}"
-                return [LeftOut(paths[other], "excluded", why) for other in files]
         return []
 
 

@@ -12,6 +12,7 @@ from fastfeed.archive import columns
 from fastfeed.archive.columns import BYTES, ColumnData
 from fastfeed.errors import FastfeedError
 from fastfeed.media import Probe
+from fastfeed.packer.files import proven_columns
 
 
 @dataclass(slots=True)
@@ -42,9 +43,8 @@ def read_record(path: str) -> tuple[dict[str, bytes], str, str] | None:
     try:
         with open(path, "rb") as file:
             raw = file.read()
-        table = columns.read_table(raw, len(raw), path)
         found = {}
-        for (_, name), column in table.columns.items():
+        for (_, name), column in proven_columns(raw, path).items():
             start, stop = column.extents[-1]
             found[name] = raw[start:stop]
         return found, found.pop("sha256").decode(), found.pop("order").decode()

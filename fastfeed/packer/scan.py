@@ -17,6 +17,7 @@ from fastfeed.archive import columns
 from fastfeed.archive.columns import BYTES, ColumnData
 from fastfeed.errors import IndexDamaged, SourceUnreadable
 from fastfeed.media import Codec, sniff
+from fastfeed.packer.files import proven_columns
 from fastfeed.packer.names import canonical, has_extension, split_names
 from fastfeed.sample import printable
 from fastfeed.trace import QUIET, Progress
@@ -180,7 +181,7 @@ class _Kept:
     """The columns of a kept scan."""
 
     def __init__(self, raw: bytes, path: str) -> None:
-        self._view, self._columns = memoryview(raw), columns.read_table(raw, len(raw), path).columns
+        self._view, self._columns = memoryview(raw), proven_columns(raw, path)
 
     def part(self, owner: str, name: str) -> memoryview:
         """The bytes of a column."""

@@ -109,10 +109,10 @@ def test_sources_of_like_samples(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "field", "words"),
     [
-        ("colour", None, "there is no column 'colour': expected one of codec, .*width, xxh3, got 'colour'"),
+        ("colour", None, r"there is no column 'colour' \(.*\): expected one of codec, .*width, xxh3, got 'colour'"),
         ("members", None, "there is no column 'members'"),
         ("field", None, "there is no column 'field'"),
-        ("size", "wav", "there is no field 'wav': expected one of jpg, mask.png, txt, got 'wav'"),
+        ("size", "wav", r"there is no field 'wav' \(.*\): expected one of jpg, mask.png, txt, got 'wav'"),
         ("size", None, "samples have several fields: say of which .*expected field= one of jpg, mask.png, txt"),
     ],
 )
@@ -166,7 +166,7 @@ def test_text_by_lines(mixed: PackedDataset):
 
 
 def test_a_file_of_a_field_that_the_sample_has_not(mixed: PackedDataset):
-    with pytest.raises(UsageError, match="sample 2 has no field 'txt' .*sample 2, key '002'"):
+    with pytest.raises(UsageError, match=r"sample 2 has no field 'txt' .*sample 2, key '002'"):
         mixed.open(2, "txt")
     with pytest.raises(IndexError, match="position 4 is outside of a dataset of 4 samples"):
         mixed.open(4, "txt")

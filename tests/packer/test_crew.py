@@ -25,7 +25,7 @@ def kill_all_workers(signal_number=signal.SIGKILL):
 
 def kill_once(after: int, signal_number=signal.SIGKILL) -> Hook:
     """A progress that kills all workers when so many files are done."""
-    killed = []
+    killed: list[bool] = []
 
     def check(stage):
         if stage == "pack" and hook.items["pack"] >= after and not killed:
@@ -128,8 +128,13 @@ def test_ctrl_c_of_the_whole_group_leaves_nothing_half_done(tmp_path):
 def test_a_program_without_main_guard_may_pack(tmp_path):
     source = many(tmp_path / "s", count=4)
     script = tmp_path / "script.py"
-    script.write_text(f"import fastfeed\nprint(fastfeed.pack({str(source)!r}, {str(tmp_path / 'out')!r}, workers=2, shards=2))\n")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path)
+    script.write_text(
+        "import sys\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "import fastfeed\n"
+        "print(fastfeed.pack(sys.argv[2], sys.argv[3], workers=2, shards=2))\n"
+    )
+    command = [sys.executable, script, ROOT, source, tmp_path / "out"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.count("shards_written=2") == 1
     assert fastfeed.verify(tmp_path / "out").ok

@@ -21,7 +21,11 @@ def half_way(file):
 
 def test_an_overwritten_file_is_replaced_at_once(tmp_path):
     for content in (b"one", b"two"):
-        publish(str(tmp_path / "x.part"), str(tmp_path / "x"), lambda file, content=content: file.write(content))
+
+        def write(file, content=content):
+            file.write(content)
+
+        publish(str(tmp_path / "x.part"), str(tmp_path / "x"), write)
         assert (tmp_path / "x").read_bytes() == content
         assert not (tmp_path / "x.part").exists()
 

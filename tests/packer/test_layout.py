@@ -124,7 +124,7 @@ def test_flat_splits_have_no_classes(tmp_path):
 
 def test_a_folder_beside_splits_is_ambiguous(tmp_path):
     names = ["train/cat/1.jpg", "extra/cat/2.jpg"]
-    with pytest.raises(SourceAmbiguous, match="train look like splits, but extra beside them do not.*--layout splits"):
+    with pytest.raises(SourceAmbiguous, match=r"train look like splits, but extra beside them do not.*--layout splits"):
         read(tmp_path, names)
     _, drafts = read(tmp_path, names, layout="splits")
     assert [draft.split for draft in drafts] == ["extra", "train"]
@@ -141,7 +141,7 @@ def test_splits_need_folders(tmp_path):
 
 @pytest.mark.parametrize("names", [["images/1.jpg", "masks/1.png"], ["images/1.jpg"], ["images/1.jpg", "labels/1.txt", "x/1"]])
 def test_parallel_trees_are_ambiguous(tmp_path, names):
-    with pytest.raises(SourceAmbiguous, match="look like parallel trees, not like classes.*--layout files"):
+    with pytest.raises(SourceAmbiguous, match=r"look like parallel trees, not like classes.*--layout files"):
         read(tmp_path, names)
     _, [draft] = read(tmp_path, names, layout="files")
     assert len(draft) == len(names)

@@ -189,7 +189,7 @@ def test_class_members_can_be_left_away(tmp_path):
 
 def test_a_cls_file_of_the_sources_own_is_ambiguous(tmp_path):
     listing = scan(str(tree(tmp_path, {"cat/1.jpg": "x", "cat/1.cls": "7"})))
-    with pytest.raises(SourceAmbiguous, match="files NAME.cls of its own.*--no-cls"):
+    with pytest.raises(SourceAmbiguous, match=r"files NAME.cls of its own.*--no-cls"):
         planned(listing)
     assert planned(listing, write_cls=False).datasets[0].fields == ("cls", "jpg")
 

@@ -14,7 +14,10 @@ def test_the_manifest_names_every_file_with_its_digest(tmp_path):
     source = make_photos(tmp_path / "s")
     packed(source, tmp_path / "out", shards=2)
     manifest = manifest_of(tmp_path / "out")
-    listed = [*manifest["shards"], *({**manifest[name], "file": f".fastfeed/{manifest[name]['file']}"} for name in ("index", "left_out"))]
+    listed = [
+        *manifest["shards"],
+        *({**manifest[name], "file": f".fastfeed/{manifest[name]['file']}"} for name in ("index", "left_out")),
+    ]
     for entry in listed:
         raw = (tmp_path / "out" / entry["file"]).read_bytes()
         assert (len(raw), hashlib.sha256(raw).hexdigest()) == (entry["size_bytes"], entry["sha256"])
@@ -97,12 +100,11 @@ def test_a_shard_that_goes_before_the_manifest_is_noticed(tmp_path):
     source = tree(tmp_path / "s", {f"{at}.txt": "x" for at in range(3)})
     shard = tmp_path / "out" / "s-000000.tar"
 
-    class Remover(Hook):
-        def finish(self):
-            if self.stage == "pack":
-                shard.unlink(missing_ok=True)
+    def go(stage):
+        if stage == "pack":
+            shard.unlink(missing_ok=True)
 
     with pytest.raises(fastfeed.DestinationError, match="a finished shard has gone or changed before the manifest was written"):
-        packed(source, tmp_path / "out", samples_per_shard=1, progress=Remover())
+        packed(source, tmp_path / "out", samples_per_shard=1, progress=Hook(on_finish=go))
     assert packed(source, tmp_path / "out", samples_per_shard=1).shards_kept == 2
     assert fastfeed.verify(tmp_path / "out").ok

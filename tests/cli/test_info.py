@@ -1,0 +1,45 @@
+"""``fastfeed info``: what is inside, as tables and as a record."""
+
+from pathlib import Path
+
+from commands import done, record
+from helpers import make_captioned, make_photos, pack_photos, packed
+
+import fastfeed
+from fastfeed.archive.summary import DatasetInfo, InfoResult
+
+
+def test_what_is_inside(tmp_path: Path):
+    dataset = pack_photos(tmp_path, shards=2)
+    text = done("info", dataset)
+    for words in (
+        "samples   6 in 2 shards",
+        "classes, order imagefolder",
+        "left out  nothing",
+        fastfeed.open(dataset).digest,
+        "JPEG 6",
+        "16/16/16",
+        "dog",
+    ):
+        assert words in text
+
+
+def test_of_all_splits(tmp_path: Path):
+    make_photos(tmp_path / "src" / "train")
+    make_photos(tmp_path / "src" / "val", each=1)
+    packed(tmp_path / "src", tmp_path / "packed")
+    text = done("info", tmp_path / "packed")
+    assert "train (split train)" in text
+    assert "val (split val)" in text
+
+
+def test_the_record(tmp_path: Path):
+    packed(make_captioned(tmp_path / "src"), tmp_path / "packed")
+    found = record("info", tmp_path / "packed", kind=InfoResult)
+    (dataset,) = found["datasets"]
+    assert set(dataset) == set(DatasetInfo.__slots__)
+    assert (dataset["samples"], dataset["classes"], [field["name"] for field in dataset["fields"]]) == (4, None, ["jpg", "txt"])
+
+
+def test_quiet_is_silent_and_still_fails_where_nothing_is(tmp_path: Path):
+    assert done("info", pack_photos(tmp_path), "--quiet") == ""

@@ -1,0 +1,152 @@
+"""``fastfeed pack``: each option reaches the packer, and the outcome is told and coded."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from commands import done, record, refused
+from helpers import files_below, make_captioned, make_photos, packed
+
+import fastfeed
+from fastfeed.packer.job import DatasetResult, PackResult
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    return make_photos(tmp_path / "photos")
+
+
+def test_packed_like_the_function_and_told(photos: Path, tmp_path: Path):
+    text = done("pack", photos, tmp_path / "out")
+    packed(photos, tmp_path / "function")
+    assert files_below(tmp_path / "out") == files_below(tmp_path / "function")
+    for words in (
+        "- a class a folder, as ImageFolder reads it: 2 classes",
+        "Packed 6 files",
+        f"Next:  fastfeed verify {tmp_path}/out",
+        f"ds = fastfeed.open('{tmp_path}/out', transform=...)",
+    ):
+        assert words in text
+    assert "nothing to do" in done("pack", photos, tmp_path / "out")
+
+
+def test_the_next_commands_work(photos: Path, tmp_path: Path):
+    text = done("pack", photos, tmp_path / "out")
+    (line,) = [line for line in text.splitlines() if line.startswith("Next:")]
+    assert "is whole" in done(*line.removeprefix("Next:").split()[1:])
+
+
+def test_the_record(photos: Path, tmp_path: Path):
+    (photos / ".DS_Store").write_bytes(b"")
+    found = record("pack", photos, tmp_path / "out", "--shards", 2, kind=PackResult)
+    (dataset,) = found["datasets"]
+    assert set(dataset) == set(DatasetResult.__slots__)
+    assert (dataset["samples"], dataset["shards"], dataset["classes"], dataset["fields"]) == (6, 2, 2, ["cls", "jpg"])
+    assert dataset["digest"] == fastfeed.open(tmp_path / "out").digest
+    assert found["left_out"] == [{"source": ".DS_Store", "kind": "system", "why": "macOS folder settings"}]
+    assert (found["shards_written"], found["already_packed"], found["dry_run"]) == (2, False, False)
+    again = record("pack", photos, tmp_path / "out", "--shards", 2, kind=PackResult)
+    assert (again["shards_written"], again["already_packed"]) == (0, True)
+
+
+def test_a_dry_run_writes_nothing(photos: Path, tmp_path: Path):
+    assert "This is the plan; nothing was written. It needs" in done("pack", photos, tmp_path / "out", "--dry-run")
+    found = record("pack", photos, tmp_path / "out", "--dry-run", kind=PackResult)
+    assert (found["dry_run"], found["datasets"][0]["samples"], found["datasets"][0]["digest"]) == (True, 6, None)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "shards"),
+    [
+        (["--shards", "3"], 3),
+        (["--samples-per-shard", "2"], 3),
+        (["--shard-size", "2KiB"], 3),
+        (["--shard-size", "1GB"], 1),
+        ([], 1),
+    ],
+)
+def test_sizes_of_shards(photos: Path, tmp_path: Path, options: list[str], shards: int):
+    done("pack", photos, tmp_path / "out", *options)
+    assert len(list((tmp_path / "out").glob("*.tar"))) == shards
+
+
+def test_options_reach_the_packer(photos: Path, tmp_path: Path):
+    (photos / ".hidden.jpg").write_bytes((photos / "cat" / "000.jpg").read_bytes())
+    options = [
+        "--shuffle",
+        "5",
+        "--layout",
+        "files",
+        "--group",
+        "none",
+        "--no-cls",
+        "--name",
+        "mine",
+        "--hidden",
+        "--limit",
+        "4",
+    ]
+    done("pack", photos, tmp_path / "out", *options)
+    (found,) = fastfeed.info(tmp_path / "out").datasets
+    assert (found.name, found.order, found.layout, found.samples, found.classes) == ("mine", "shuffled", "files", 4, None)
+    wanted = {"shuffle": 5, "layout": "files", "group": "none", "write_cls": False, "hidden": True, "limit": 4}
+    assert wanted.items() <= found.options.items()
+
+
+def test_workers_change_no_byte(photos: Path, tmp_path: Path):
+    for workers in (1, 2, 5):
+        done("pack", photos, tmp_path / f"out{workers}", "--shards", 5, "--workers", workers)
+    assert files_below(tmp_path / "out1") == files_below(tmp_path / "out2") == files_below(tmp_path / "out5")
+
+
+def test_splits_and_class_maps(tmp_path: Path):
+    make_photos(tmp_path / "src" / "train", ("cat", "dog"))
+    make_photos(tmp_path / "src" / "val", ("cat", "eel"))
+    paragraph = refused("pack", tmp_path / "src", tmp_path / "out", code=3)
+    assert "dog" in paragraph
+    assert "eel" in paragraph
+    done("pack", tmp_path / "src", tmp_path / "out", "--class-map", "union")
+    assert fastfeed.open(tmp_path / "out" / "val").classes == ["cat", "dog", "eel"]
+
+
+def test_exclude(photos: Path, tmp_path: Path):
+    skip = tmp_path / "skip.jsonl"
+    skip.write_text(json.dumps({"source": "cat/001.jpg", "kind": "undecodable"}) + "\n")
+    text = done("pack", photos, tmp_path / "out", "--exclude", skip)
+    assert "excluded    cat/001.jpg" in text
+    assert len(fastfeed.open(tmp_path / "out")) == 5
+
+
+def test_unreadable_files_stop_or_are_skipped(photos: Path, tmp_path: Path):
+    (photos / "cat" / "gone.jpg").symlink_to("nowhere")
+    paragraph = refused("pack", photos, tmp_path / "out", code=3)
+    assert "cat/gone.jpg" in paragraph
+    assert "--on-error skip" in paragraph
+    text = done("pack", photos, tmp_path / "out", "--on-error", "skip", code=6)
+    assert "1 input could not be read and were skipped: exit code 6." in text or "1 input could not be read" in text
+    assert "unreadable  cat/gone.jpg  (a link that leads nowhere)" in text
+    assert len(fastfeed.open(tmp_path / "out")) == 6
+    assert record("pack", photos, tmp_path / "out2", "--on-error", "skip", kind=PackResult, code=6)["skipped"] == 1
+
+
+def test_a_changed_source_and_other_options_are_refused(photos: Path, tmp_path: Path):
+    done("pack", photos, tmp_path / "out")
+    assert "with other options is there (shards)" in refused("pack", photos, tmp_path / "out", "--shards", 2, code=4)
+    os.utime(photos / "cat" / "000.jpg", (1, 1))
+    assert "the source has changed since it was packed" in refused("pack", photos, tmp_path / "out", code=3)
+    done("pack", photos, tmp_path / "out", "--overwrite", "--shards", 2)
+    assert len(list((tmp_path / "out").glob("*.tar"))) == 2
+
+
+def test_trusting_the_kept_scan_of_a_finished_pack(photos: Path, tmp_path: Path):
+    done("pack", photos, tmp_path / "out")
+    assert "nothing to do" in done("pack", photos, tmp_path / "out", "--trust-scan")
+
+
+def test_the_bytes_are_those_of_any_current_folder(tmp_path: Path):
+    make_captioned(tmp_path / "src")
+    done("pack", "src", "out", cwd=tmp_path)
+    done("pack", tmp_path / "src", tmp_path / "absolute")
+    assert files_below(tmp_path / "out") == files_below(tmp_path / "absolute")

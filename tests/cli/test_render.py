@@ -1,0 +1,205 @@
+"""What is printed: paragraphs, records as JSON, tables, and progress with and without a terminal."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from commands import CONTROL, on_a_terminal, run
+from helpers import make_captioned, pack_photos, packed
+
+from fastfeed.archive.summary import info
+from fastfeed.cli import render
+from fastfeed.errors import ShardDamaged
+from fastfeed.packer.job import pack
+from fastfeed.packer.unpack import UnpackResult
+from fastfeed.packer.verify import Finding, VerifyResult
+
+
+class Pair(NamedTuple):
+    name: str
+    size: int
+
+
+@dataclass
+class Inner:
+    pairs: tuple[Pair, ...]
+
+
+@dataclass
+class Record:
+    name: str
+    inner: Inner
+    counts: dict[str, int]
+    none: None = None
+
+
+def test_a_record_is_one_json_object(capsys: pytest.CaptureFixture[str]):
+    render.json_record(Record("a\udcff\n\u00e9", Inner((Pair("x", 1),)), {"b": 2}), ok=True)
+    out = capsys.readouterr().out
+    assert out.isascii()
+    assert json.loads(out) == {
+        "name": "a\udcff\n\u00e9",
+        "inner": {"pairs": [{"name": "x", "size": 1}]},
+        "counts": {"b": 2},
+        "none": None,
+        "ok": True,
+    }
+
+
+def test_paragraphs_are_wrapped_at_blanks_only(capsys: pytest.CaptureFixture[str]):
+    path = "/data/" + "my-photos-" * 15
+    render.say(f"{'word ' * 30}{path} end\n   kept   as it is {'x ' * 80}")
+    lines = capsys.readouterr().out.splitlines()
+    assert path in [line.strip().removesuffix(" end") for line in lines]
+    assert lines[-1].startswith("   kept   as it is x x")
+    assert all(len(line) <= 100 for line in lines[:2])
+
+
+def test_an_error_is_one_paragraph_on_stderr(capsys: pytest.CaptureFixture[str]):
+    render.error(ShardDamaged("it is\nbroken \x1b[31m", shard="a-000000.tar", hint="Mend it."))
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "fastfeed: it is broken \\x1b[31m (shard a-000000.tar). Mend it.\n")
+
+
+def test_an_interruption_says_how_to_go_on(capsys: pytest.CaptureFixture[str]):
+    render.interrupted("Run it again.")
+    out, err = capsys.readouterr()
+    assert (out, err.strip()) == ("", "fastfeed: interrupted. Run it again.")
+
+
+def test_silence(capsys: pytest.CaptureFixture[str]):
+    render.silent("nothing")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_verify_results(capsys: pytest.CaptureFixture[str]):
+    whole = VerifyResult("/p", 1, 2, 3, 4, 5000, [], 0.5)
+    render.verify_result(whole)
+    words = " ".join(capsys.readouterr().out.split())
+    assert words == "/p is whole: 3 samples, 4 members, 2 shards, 4.9 KiB in 500.0 ms. Every byte is as packed."
+    whole.findings = [Finding("ShardDamaged", "first"), Finding("IndexDamaged", "second\n\x1b")]
+    render.verify_result(whole)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("/p is damaged: 2 findings (3 samples")
+    assert lines[-2:] == ["- first", "- second \\x1b"]
+
+
+def test_unpack_results(capsys: pytest.CaptureFixture[str]):
+    render.unpack_result(UnpackResult("/out", 1, 1200, 2048, 0, 0.25))
+    render.unpack_result(UnpackResult("/out", 1, 1200, 2048, 1100, 0.25))
+    words = " ".join(capsys.readouterr().out.split())
+    assert "Unpacked 1,200 files, 2.0 KiB, to /out in 250.0 ms. Every byte was checked." in words
+    assert "in 250.0 ms (1,100 of them by an interrupted run)." in words
+
+
+def test_pack_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    source = make_captioned(tmp_path / "src")
+    for number in range(7):
+        (source / f".hidden{number}").write_bytes(b"")
+    for options, words in (
+        ({"dry_run": True}, "This is the plan; nothing was written. It needs"),
+        ({}, "Packed 8 files,"),
+        ({}, "is packed already, and source and options are the same: nothing to do."),
+        ({"overwrite": True, "limit": 1}, "Note: 6 files beyond --limit are not packed"),
+    ):
+        render.pack_result(pack(source, tmp_path / "packed", workers=1, **options))
+        text = " ".join(capsys.readouterr().out.split())
+        assert words in text
+        assert "Left out: 7 entries of the source" in text
+        assert ".hidden0 (hidden: its name begins with a dot)" in text
+        assert "hidden ... and 2 more" in text
+        assert ".hidden5" not in text
+
+
+def test_info_of_many_classes_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for number in range(12):
+        (tmp_path / "src" / f"class{number:02d}").mkdir(parents=True)
+        (tmp_path / "src" / f"class{number:02d}" / "a.txt").write_text("a")
+    packed(tmp_path / "src", tmp_path / "packed")
+    render.info_result(info(tmp_path / "packed"))
+    text = capsys.readouterr().out
+    assert "12 classes, the first and last 5 shown; --json has all." in text
+    assert [name for name in range(12) if f"class{name:02d}" in text] == [0, 1, 2, 3, 4, 7, 8, 9, 10, 11]
+
+
+# ------------------------------------------------------------------------------------------------ progress
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(render, "time", found)
+    return found
+
+
+def test_without_a_terminal_a_plain_line_a_minute(clock: Clock, capsys: pytest.CaptureFixture[str]):
+    progress = render.progress()
+    progress.start("pack", 1000, 200 << 20)
+    for _ in range(125):
+        clock.now += 1
+        progress.advance(4, 1 << 20)
+    progress.finish()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "fastfeed pack: 240 of 1,000 files, 60.0 MiB, 4/s, 1.0 MiB/s, 2 min 20 s left",
+        "fastfeed pack: 480 of 1,000 files, 120.0 MiB, 4/s, 1.0 MiB/s, 1 min 20 s left",
+    ]
+
+
+def test_a_stage_without_a_known_size_has_no_rest(clock: Clock, capsys: pytest.CaptureFixture[str]):
+    progress = render.progress()
+    progress.start("scan", None, None)
+    clock.now += 61
+    progress.advance(610, 0)
+    assert capsys.readouterr().err == "fastfeed scan: 610 files, 0 B, 10/s, 0 B/s\n"
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Enough files for a bar to be seen moving."""
+    folder = tmp_path_factory.mktemp("texts") / "src"
+    folder.mkdir()
+    for number in range(12_000):
+        (folder / f"{number:05d}.txt").write_bytes(b"x" * 300)
+    return folder
+
+
+def test_on_a_terminal_a_bar_with_rates(texts: Path, tmp_path: Path):
+    code, out, shown = on_a_terminal("pack", texts, tmp_path / "packed", "--workers", 1)
+    assert (code, "12,000" in out) == (0, True)
+    assert re.search(r"pack .* 0/s .*/3\.4 MiB", shown)
+    code, out, shown = on_a_terminal("unpack", tmp_path / "packed", tmp_path / "out")
+    assert (code, bool(CONTROL.search(out))) == (0, False)
+    frames = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", frame) for frame in shown.split("\r")]
+    pattern = r"unpack .* [\d,]+/12,000 +[\d,]+/s +[\d.]+/3\.4 MiB [\d.]+ [kM]?B/s \d:\d\d:\d\d"
+    assert [frame for frame in frames if re.fullmatch(pattern, frame.strip())], frames[-5:]
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") > 0, "the cursor is back"
+
+
+def test_on_a_terminal_quiet_is_silent(tmp_path: Path):
+    assert on_a_terminal("verify", pack_photos(tmp_path), "--quiet") == (0, "", "")
+
+
+def test_on_a_terminal_an_error_leaves_the_cursor(tmp_path: Path):
+    code, out, shown = on_a_terminal("pack", tmp_path / "no", tmp_path / "out")
+    assert (code, out) == (3, "")
+    assert "fastfeed: the source does not exist" in shown
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h")
+
+
+def test_without_a_terminal_no_control_characters(texts: Path, tmp_path: Path):
+    found = run("pack", texts, tmp_path / "out", "--workers", 1, env={"FORCE_COLOR": "", "TERM": "xterm-256color"})
+    assert (found.returncode, found.stderr) == (0, "")
+    assert not CONTROL.search(found.stdout)

@@ -1,0 +1,45 @@
+"""``fastfeed unpack``: the files again, told and coded."""
+
+from pathlib import Path
+
+from commands import done, record, refused
+from helpers import files_below, flip_bit, pack_photos
+
+import fastfeed
+from fastfeed.packer.unpack import WORKPLACE, UnpackResult
+
+
+def test_the_files_again(tmp_path: Path):
+    dataset = pack_photos(tmp_path)
+    text = " ".join(done("unpack", dataset, tmp_path / "out").split())
+    assert text.startswith("Unpacked 6 files, ")
+    assert text.endswith("Every byte was checked.")
+    assert files_below(tmp_path / "out") == files_below(tmp_path / "photos")
+    found = record("unpack", dataset, tmp_path / "out2", kind=UnpackResult)
+    assert (found["files"], found["kept"], found["destination"]) == (6, 0, str(tmp_path / "out2"))
+
+
+def test_a_destination_that_is_not_empty(tmp_path: Path):
+    dataset = pack_photos(tmp_path)
+    assert "the destination holds other files" in refused("unpack", dataset, tmp_path / "photos", code=4)
+
+
+def test_damage_is_told_and_once_mended_it_continues(tmp_path: Path):
+    dataset = pack_photos(tmp_path)
+    place = next(iter(place for place in fastfeed.open(dataset)._archive.places(2) if place.field == "jpg"))
+    flip_bit(dataset / place.shard, place.start)
+    paragraph = refused("unpack", dataset, tmp_path / "out", code=5)
+    assert "sample 2, key 'cat/002', member 'cat/002.jpg'" in paragraph
+    assert (tmp_path / "out" / WORKPLACE).exists()
+    flip_bit(dataset / place.shard, place.start)
+    assert "(2 of them by an interrupted run)" in " ".join(done("unpack", dataset, tmp_path / "out").split())
+    assert files_below(tmp_path / "out") == files_below(tmp_path / "photos")
+
+
+def test_a_full_disk(tmp_path: Path):
+    dataset = pack_photos(tmp_path)
+    (tmp_path / "out").symlink_to("/dev/full")
+    assert "the destination is a file" in refused("unpack", dataset, tmp_path / "out", code=4)
+    (tmp_path / "out").unlink()
+    (tmp_path / "out").symlink_to("nowhere/else")
+    assert "cannot be written" in refused("unpack", dataset, tmp_path / "out", code=4)
