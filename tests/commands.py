@@ -76,13 +76,13 @@ def refused(*arguments: object, code: int, **options: Any) -> str:
     return " ".join(line.strip() for line in found.stderr.splitlines())
 
 
-def record(*arguments: object, kind: type, code: int = 0) -> dict[str, Any]:
+def record(*arguments: object, kind: type, code: int = 0, **options: Any) -> dict[str, Any]:
     """Run the command with --json; the output is one object with the fields of a result record.
 
     Returns:
         The object.
     """
-    found: dict[str, Any] = json.loads(done(*arguments, "--json", code=code))
+    found: dict[str, Any] = json.loads(done(*arguments, "--json", code=code, **options))
     assert {field.name for field in fields(kind)} <= set(found)
     return found
 

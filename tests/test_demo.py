@@ -47,10 +47,11 @@ def test_all_that_is_left_decodes(story: tuple[Path, list[str], DemoResult]):
 
 
 def test_a_folder_that_is_used_is_refused(story: tuple[Path, list[str], DemoResult]):
-    with pytest.raises(DestinationOccupied, match="the demo's folder is not empty .* Name a new one"):
+    with pytest.raises(DestinationOccupied, match=r"the demo's folder is not empty .* Name a new one"):
         run(str(story[0]), print, QUIET)
 
 
+@pytest.mark.soak
 def test_the_photo_set_is_the_same_each_time(story: tuple[Path, list[str], DemoResult], tmp_path: Path):
     assert make_photos(str(tmp_path / "photos")) == story[2].photos
     assert files_below(tmp_path / "photos") == files_below(story[0] / "photos")

@@ -16,6 +16,6 @@ def command(output: Output, *, path: str) -> int:
     result = info(path)
     if output.json:
         render.json_record(result)
-    else:
+    elif not output.quiet:
         render.info_result(result)
     return 0

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from commands import done, record
+from commands import done, record, refused
 from helpers import make_captioned, make_photos, pack_photos, packed
 
 import fastfeed
@@ -43,3 +43,4 @@ def test_the_record(tmp_path: Path):
 
 def test_quiet_is_silent_and_still_fails_where_nothing_is(tmp_path: Path):
     assert done("info", pack_photos(tmp_path), "--quiet") == ""
+    assert "no packed dataset is in this folder" in refused("info", tmp_path / "photos", "--quiet", code=5)

@@ -14,7 +14,8 @@ from fastfeed.packer.job import DatasetResult, PackResult
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    return make_photos(tmp_path / "photos")
+    folder: Path = make_photos(tmp_path / "photos")
+    return folder
 
 
 def test_packed_like_the_function_and_told(photos: Path, tmp_path: Path):
@@ -125,7 +126,8 @@ def test_unreadable_files_stop_or_are_skipped(photos: Path, tmp_path: Path):
     assert "cat/gone.jpg" in paragraph
     assert "--on-error skip" in paragraph
     text = done("pack", photos, tmp_path / "out", "--on-error", "skip", code=6)
-    assert "1 input could not be read and were skipped: exit code 6." in text or "1 input could not be read" in text
+    assert "1 input could not be read" in text
+    assert "exit code 6" in text
     assert "unreadable  cat/gone.jpg  (a link that leads nowhere)" in text
     assert len(fastfeed.open(tmp_path / "out")) == 6
     assert record("pack", photos, tmp_path / "out2", "--on-error", "skip", kind=PackResult, code=6)["skipped"] == 1

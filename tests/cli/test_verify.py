@@ -7,12 +7,14 @@ import pytest
 from commands import done, record, refused
 from helpers import flip_bit, pack_photos
 
+import fastfeed
 from fastfeed.packer.verify import Finding, VerifyResult
 
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
-    return pack_photos(tmp_path, shards=2)
+    folder: Path = pack_photos(tmp_path, shards=2)
+    return folder
 
 
 def test_a_whole_dataset(dataset: Path):
@@ -24,7 +26,8 @@ def test_a_whole_dataset(dataset: Path):
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_damaged_one(dataset: Path, workers: int):
-    flip_bit(dataset / "photos-000001.tar", 600)
+    place = next(iter(place for place in fastfeed.open(dataset)._archive.places(3) if place.field == "jpg"))
+    flip_bit(dataset / "photos-000001.tar", place.start)
     text = " ".join(done("verify", dataset, "--workers", workers, code=5).split())
     assert f"{dataset} is damaged: 1 finding (6 samples" in text
     assert "- the bytes of a member differ from their checksum (shard photos-000001.tar, sample 3, key 'dog/000'" in text
@@ -51,4 +54,4 @@ def test_damage_that_leaves_nothing_to_open(dataset: Path):
     assert "ManifestDamaged" in done("verify", dataset, "--json", code=5)
     assert "is damaged: 1 finding" in done("verify", dataset, code=5)
     (dataset / ".fastfeed" / "manifest.json").unlink()
-    assert "no .fastfeed folder with their index" in refused("verify", dataset, code=5)
+    assert "has lost its manifest" in refused("verify", dataset, code=5)

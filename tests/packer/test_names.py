@@ -1,7 +1,7 @@
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
@@ -49,6 +49,7 @@ def test_split_name(name, stem, extension):
     assert split_name(name) == (stem, extension)
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=1, max_size=60).map(os.fsdecode))
 def test_a_split_name_loses_nothing_and_gives_a_legal_field(name):
     stem, extension = split_name(name)
@@ -141,6 +142,7 @@ name_parts = st.one_of(
 stems = name_parts.map(lambda text: "/".join(part for part in text.replace("\0", "").split("/") if part) or "0")
 
 
+@settings(deadline=None)
 @given(st.lists(stems, max_size=12), st.integers(2, MAX_FIELD_BYTES + 1))
 def test_keys_are_legal_short_and_unique_for_any_stems(found, room):
     maker = KeyMaker(found)
@@ -150,6 +152,7 @@ def test_keys_are_legal_short_and_unique_for_any_stems(found, room):
     assert len({key.lower() for key in keys}) == len(keys)
 
 
+@settings(deadline=None)
 @given(st.lists(stems, max_size=8, unique=True), st.randoms())
 def test_a_key_does_not_depend_on_the_order(found, order):
     shuffled = list(found)

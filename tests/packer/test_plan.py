@@ -1,7 +1,7 @@
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing import Hook, manifest_of, read_back, tree
 
@@ -77,6 +77,7 @@ how = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(sized, how, st.none() | st.integers(0, 9))
 def test_counts_differ_by_one_at_most_and_sizes_are_those_of_the_dialect(sizes, options, shuffle):
     plan = planned(listing_of(sizes), shuffle=shuffle, **options)

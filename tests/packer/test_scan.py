@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from helpers import ROOT, encoded, flipped, photo
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from packing import Hook, tree
 
@@ -229,6 +229,7 @@ def listings(draw):
     return found
 
 
+@settings(deadline=None)
 @given(listings())
 def test_a_listing_is_kept_whole(listing):
     again = Listing.load(listing.save(), "scan")
@@ -237,6 +238,7 @@ def test_a_listing_is_kept_whole(listing):
     assert again.paths == listing.paths
 
 
+@settings(deadline=None)
 @given(listings(), st.data())
 def test_a_damaged_kept_listing_is_refused_or_the_damage_is_in_the_padding(listing, data):
     raw = listing.save()

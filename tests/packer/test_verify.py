@@ -112,11 +112,13 @@ def test_the_bytes_of_the_home_are_proven(pristine: Path, name: str):
 
 def test_every_byte_of_the_group_is_proven(pristine: Path):
     path = pristine / ".fastfeed" / "pack.json"
-    for bit in range(path.stat().st_size * 8):
-        flip_bit(path, bit // 8, bit % 8)
+    dice = random.Random(0)
+    for byte in range(path.stat().st_size):
+        bit = dice.randrange(8)
+        flip_bit(path, byte, bit)
         passes = fastfeed.verify(pristine, workers=1).ok
-        flip_bit(path, bit // 8, bit % 8)
-        assert not passes, f"bit {bit}"
+        flip_bit(path, byte, bit)
+        assert not passes, f"bit {bit} of byte {byte}"
 
 
 def test_headers_paddings_and_trailer_of_a_shard_are_proven(pristine: Path):
