@@ -9,6 +9,7 @@ from itertools import accumulate
 from fastfeed.archive import manifest, tar
 from fastfeed.archive.index import DatasetIndex, Member
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, MANIFEST, Group, Manifest, ShardEntry
+from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import SHARD_NAME, member_name
 from fastfeed.errors import IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged
 
@@ -140,7 +141,7 @@ def read_record(path: str) -> Manifest | Group:
     for name in (MANIFEST, GROUP):
         file = os.path.join(path, FOLDER, name)
         try:
-            with open(file, "rb") as stream:
+            with open(file, "rb", opener=open_regular) as stream:
                 raw = stream.read(_MAX_MANIFEST_BYTES)
         except FileNotFoundError:
             continue

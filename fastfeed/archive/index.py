@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastfeed.archive import columns
 from fastfeed.archive.columns import BYTES, STARTS, ColumnData
+from fastfeed.archive.regular import open_regular
 from fastfeed.errors import IndexDamaged, VersionUnsupported
 
 SAMPLE, MEMBER = "sample", "member"
@@ -125,7 +126,7 @@ _HINT = "Run fastfeed verify; restore .fastfeed from a copy, or pack again."
 
 def _map(path: str) -> tuple[columns.ColumnTable, memoryview]:
     """The proven head of a column file, and all of the file mapped."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_regular(path)
     try:
         size = os.fstat(descriptor).st_size
         head = os.pread(descriptor, columns.table_bytes(os.pread(descriptor, columns.HEAD.size, 0)), 0)

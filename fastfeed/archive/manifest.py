@@ -6,6 +6,7 @@ flipped bit in it goes unseen, white space included. README.md §5.
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -224,6 +225,7 @@ def _fields(names: Sequence[str]) -> tuple[str, ...]:
 
 def _split(name: str) -> str:
     # A folder directly below the group's, called as in the source: any name but one that leads elsewhere.
+    os.fsencode(name)  # a lone surrogate is no name of a folder: its UnicodeEncodeError is a ValueError
     if not name or name.startswith(".") or "/" in name or "\0" in name:
         msg = f"a split is called {name!r}"
         raise ValueError(msg)

@@ -33,7 +33,7 @@ class Output:
         self._progress.finish()
 
 
-class Size(click.ParamType[int]):
+class Size(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4
     """A number of bytes with a unit: 512MiB, 1.5GB."""
 
     name = "size"

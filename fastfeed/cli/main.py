@@ -21,7 +21,7 @@ Exit codes:
   3  the source cannot be used     8  a sample cannot be decoded
   4  the destination cannot be used      130, 143  interrupted
 """
-INTERRUPTED, TERMINATED = 130, 143
+INTERRUPTED, CLOSED_PIPE, TERMINATED = 130, 141, 143
 
 
 class _Terminated(KeyboardInterrupt):
@@ -67,8 +67,9 @@ def _run(arguments: list[str]) -> int:
     except FastfeedError as error:
         output.close()
         if output.debug:
-            raise
-        render.error(error)
+            render.traceback()
+        else:
+            render.error(error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
         output.close()
@@ -76,7 +77,7 @@ def _run(arguments: list[str]) -> int:
         return TERMINATED if isinstance(error.__context__ or error, _Terminated) else INTERRUPTED
     except (BrokenPipeError, SystemExit):  # click and rich make the one the other, and nothing else
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output has gone: not our fault
-        return 0
+        return CLOSED_PIPE
 
 
 def _flushed(code: int) -> int:

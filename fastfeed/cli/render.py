@@ -72,6 +72,13 @@ def error(problem: FastfeedError) -> None:
     print(_paragraph(f"fastfeed: {problem}"), file=sys.stderr)
 
 
+def traceback() -> None:
+    """The error that is being handled, with its traceback."""
+    import traceback as standard  # noqa: PLC0415 - for --debug alone
+
+    standard.print_exc()
+
+
 def interrupted(after: str) -> None:
     """After Ctrl-C."""
     print(f"\nfastfeed: interrupted. {after}", file=sys.stderr)
@@ -229,26 +236,36 @@ class _Bar:
     def __init__(self) -> None:
         from rich import progress as bars  # noqa: PLC0415
 
-        text = "{task.fields[items]:>10} {task.fields[rate]:>9}/s"
-        columns = (bars.TextColumn("{task.description:<7}"), bars.BarColumn(), bars.TextColumn(text),
-                   bars.DownloadColumn(binary_units=True), bars.TransferSpeedColumn(), bars.TimeRemainingColumn())  # fmt: skip
+        items, size = "{task.fields[items]:>10} {task.fields[rate]:>9}/s", "{task.fields[size]:>17} {task.fields[speed]:>10}/s"
+        columns = (bars.TextColumn("{task.description:<7}"), bars.BarColumn(), bars.TextColumn(items), bars.TextColumn(size),
+                   bars.TimeRemainingColumn())  # fmt: skip
         self._progress = bars.Progress(*columns, console=_console(to_stderr=True), transient=True)
-        self._items, self._began = 0, 0.0
+        self._items = self._bytes = 0
+        self._began = 0.0
         self._task: TaskID | None = None
 
     def start(self, stage: str, items: int | None, size_bytes: int | None) -> None:
         """Begin a stage."""
-        self._items, self._began, self._of = 0, time.monotonic(), items
-        self._task = self._progress.add_task(stage, total=size_bytes, items="0", rate="0")
+        self._items = self._bytes = 0
+        self._began, self._of, self._of_bytes = time.monotonic(), items, size_bytes
+        self._task = self._progress.add_task(stage, total=size_bytes, items="0", rate="0", size=self._size(), speed="")
         self._progress.start()
 
     def advance(self, items: int, size_bytes: int) -> None:
         """More is done."""
-        self._items += items
-        rate = self._items / max(1e-9, time.monotonic() - self._began)
+        self._items, self._bytes = self._items + items, self._bytes + size_bytes
+        passed = max(1e-9, time.monotonic() - self._began)
         shown = f"{self._items:,}" + (f"/{self._of:,}" if self._of is not None else "")
+        facts = {
+            "rate": f"{self._items / passed:,.0f}",
+            "size": self._size(),
+            "speed": format_size(self._bytes / passed),
+        }
         if self._task is not None:
-            self._progress.update(self._task, advance=size_bytes, items=shown, rate=f"{rate:,.0f}")
+            self._progress.update(self._task, advance=size_bytes, items=shown, **facts)  # type: ignore[arg-type]
+
+    def _size(self) -> str:
+        return format_size(self._bytes) + (f"/{format_size(self._of_bytes)}" if self._of_bytes is not None else "")
 
     def finish(self) -> None:
         """End a stage: the bar goes, the result stays."""

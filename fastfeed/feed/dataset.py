@@ -177,7 +177,9 @@ class PackedDataset(Dataset[Any]):
         except Exception as error:
             if isinstance(error, DecodeError):
                 raise self._reader.located(error, position, place) from error
-            raise self._reader.located(registry.explain(error, place.field, data), position, place) from error
+            given = self.decoders.get(place.field, self.decoders.get(place.field.rpartition(".")[2]))
+            explained = registry.explain(error, place.field, data, own=not callable(given))
+            raise self._reader.located(explained, position, place) from error
 
     def _transformed(self, values: dict[str, Any]) -> Any:  # noqa: ANN401
         if self.target_transform is not None and CLASS_FIELD in values:

@@ -168,6 +168,7 @@ class Journal:
         for folder in folders:
             for name in _OWNED:
                 remove(os.path.join(folder, FOLDER, name))
+                remove(os.path.join(folder, FOLDER, f"{name}.part"))
         for path in shards:
             remove(path)
         for name in os.listdir(self.folder):

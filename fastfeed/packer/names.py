@@ -162,8 +162,10 @@ class KeyMaker:
             source_of: Path below the source of the first file of one of them, by its place in stems: what the hash is of.
             room: Bytes that the longest of all fields and the dot before it take of the member name.
         """
-        if self._plain and max(map(len, stems), default=0) + room <= MAX_NAME_BYTES:
-            self._used.update(stem.lower() for stem in stems)
+        folded = [stem.lower() for stem in stems]
+        short = max(map(len, stems), default=0) + room <= MAX_NAME_BYTES
+        if self._plain and short and self._used.isdisjoint(folded):
+            self._used.update(folded)
             return list(stems)
         return [self._key(stem, source_of(number), room) for number, stem in enumerate(stems)]
 

@@ -100,22 +100,23 @@ def make_plan(listing: Listing, config: PackConfig, *, name: str, exclude: SkipL
         failed: Source paths that could not be read in an earlier round, with why (only with on_error skip).
 
     Raises:
-        SourceUnreadable: Files cannot be read and on_error is stop; or nothing is left.
-        SourceAmbiguous: The layout has two readings, or a member is too large.
+        SourceUnreadable: Files cannot be read and on_error is stop; a member is too large; or nothing is left.
+        SourceAmbiguous: The layout has two readings.
     """
-    unreadable = [item for item in listing.unreadable if exclude.match(item.source, None) is None]
-    if unreadable and config.on_error == "stop":
-        raise _unreadable(unreadable)
     drafts = read_layout(listing, config)
     keys = _keys(drafts, listing.paths)
     left_out: dict[str, list[LeftOut]] = {draft.split: list(draft.left_out) for draft in drafts}
+    bad = _Bad(listing, exclude, failed)
+    kept = [bad.keep(draft, own, left_out[draft.split]) for draft, own in zip(drafts, keys, strict=True)]
+    excluded = {item.source for items in left_out.values() for item in items if item.kind == "excluded"}
+    unreadable = [item for item in listing.unreadable if item.source not in excluded]
+    if unreadable and config.on_error == "stop":
+        raise _unreadable(unreadable)
     for item in (*listing.left_out, *unreadable):
         top = item.source.partition("/")[0]
         left_out[top if top in left_out else drafts[0].split].append(item)
-    bad = _Bad(listing, exclude, failed)
     datasets, limited = [], 0
-    for draft, draft_keys in zip(drafts, keys, strict=True):
-        chosen = bad.keep(draft, draft_keys, left_out[draft.split])
+    for draft, own, chosen in zip(drafts, keys, kept, strict=True):
         if config.shuffle is not None:
             random.Random(f"fastfeed {config.shuffle} {draft.split}").shuffle(chosen)
         for at in chosen[config.limit or len(chosen) :]:
@@ -124,7 +125,7 @@ def make_plan(listing: Listing, config: PackConfig, *, name: str, exclude: SkipL
         if not chosen:
             msg = f"no sample is left to pack{f' in {draft.split}' if draft.split else ''}"
             raise SourceUnreadable(msg, hint="Look at what is left out, and at the skip list.")
-        datasets.append(_settle(_Chosen(draft, draft_keys, chosen), listing, config, f"{config.name or name}"))
+        datasets.append(_settle(_Chosen(draft, own, chosen), listing, config, f"{config.name or name}"))
     notes = _notes(listing, datasets, exclude)
     return PackPlan(tuple(datasets), left_out, limited, notes)
 
@@ -161,12 +162,14 @@ class _Bad:
         kept = []
         for number, key in enumerate(keys):
             gone = self._reasons(list(draft.files_of(number)), key)
-            left_out.extend(gone)
-            if not gone:
+            if gone is None:
                 kept.append(number)
+            else:
+                left_out.extend(gone)
         return kept
 
-    def _reasons(self, files: list[int], key: str) -> list[LeftOut]:
+    def _reasons(self, files: list[int], key: str) -> list[LeftOut] | None:
+        """What to list of a sample that is left out (nothing that the scan has listed already); None of one that stays."""
         paths = self.listing.paths
         for file in files:
             entry = self.exclude.match(paths[file], key)
@@ -180,7 +183,7 @@ class _Bad:
                 rest = [LeftOut(paths[other], "incomplete", why) for other in files if other != file]
                 own = [LeftOut(path, "unreadable", self.failed[path])] if path in self.failed else []  # else the scan listed it
                 return own + rest
-        return []
+        return None
 
 
 @dataclass(frozen=True, slots=True)

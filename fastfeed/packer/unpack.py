@@ -158,14 +158,16 @@ def _begin(target: str, digests: list[str]) -> bool:
             msg = "an interrupted unpack of another dataset is there"
             raise DestinationOccupied(msg, path=target, hint="Name another folder, or remove this one.")
         return True
-    if os.path.isdir(target) and set(os.listdir(target)) - {WORKPLACE}:
+    others = set(os.listdir(target)) - {WORKPLACE} if os.path.isdir(target) else set()
+    finished = os.path.isdir(os.path.dirname(note))  # killed at the very end, between the note's removal and the folder's
+    if others and not finished:
         msg = "the destination holds other files"
         raise DestinationOccupied(msg, path=target, hint="Name a folder that is new or empty.")
     os.makedirs(os.path.dirname(note), exist_ok=True)
     with open(note + ".part", "w", encoding="utf-8") as file:
         json.dump(digests, file)
     os.rename(note + ".part", note)
-    return False
+    return bool(others)
 
 
 def _noted(note: str) -> object:

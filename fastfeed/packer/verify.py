@@ -4,10 +4,8 @@ A shard's sha256 proves that it is what pack wrote; walking it member by member 
 says which sample a flipped bit has hit.
 """
 
-import errno
 import hashlib
 import os
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +19,7 @@ from fastfeed.archive import tar
 from fastfeed.archive.dataset import Archive, Place, read_record
 from fastfeed.archive.index import MEMBER, SAMPLE
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group, OwnedFile, ShardEntry
+from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import CLASS_FIELD, check_header
 from fastfeed.errors import FastfeedError, IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged, UsageError
 from fastfeed.machine import processors
@@ -206,7 +205,7 @@ class _Dataset:
         """Whether a file of .fastfeed is as the manifest says; None where it cannot be read at all."""
         path = os.path.join(self.folder, FOLDER, owned.file)
         try:
-            with open(path, "rb", opener=_regular) as file:
+            with open(path, "rb", opener=open_regular) as file:
                 got = hashlib.file_digest(file, "sha256").hexdigest()
                 size = file.tell()
         except OSError as error:
@@ -228,7 +227,7 @@ class _Dataset:
     def _shard(self, entry: ShardEntry, *, walk: bool) -> None:
         path = os.path.join(self.folder, entry.file)
         try:
-            with open(path, "rb", buffering=0, opener=_regular) as file:
+            with open(path, "rb", buffering=0, opener=open_regular) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size != entry.size_bytes:
                     msg = "a shard has the wrong size"
@@ -337,15 +336,6 @@ class _Tape:
         while not self._stop.is_set() and self._fill():
             self._buffer = b""
         return self._sha256.hexdigest()
-
-
-def _regular(path: str, flags: int) -> int:
-    """Open a file, but nothing that would keep us waiting."""
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file")
-    return descriptor
 
 
 def _member(archive: Archive, position: int, place: Place, tape: _Tape) -> Iterator[FastfeedError]:

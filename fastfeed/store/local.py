@@ -6,6 +6,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from fastfeed.archive.regular import open_regular
 from fastfeed.errors import ShardDamaged
 from fastfeed.store.base import Range
 
@@ -21,7 +22,7 @@ class _File:
     __slots__ = ("descriptor",)
 
     def __init__(self, path: str) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.descriptor = open_regular(path)
 
     def __del__(self) -> None:
         if hasattr(self, "descriptor"):

@@ -1,11 +1,15 @@
 """Members of a packed dataset as bytes that are proven: every read is checked against the index, every error says where."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from fastfeed.archive.dataset import Archive, Place
 from fastfeed.archive.shard import RESTORE, digest
 from fastfeed.errors import FastfeedError, ShardDamaged
 from fastfeed.store.base import Range, Store
+
+MERGE_BYTES = 16 << 10
+"""Two members of a sample are read at once if no more lies between them: a header and a small member cost less than a read."""
 
 
 class MemberReader:
@@ -37,7 +41,7 @@ class MemberReader:
         return data
 
     def read_batch(self, wanted: Sequence[tuple[int, Sequence[Place]]]) -> list[list[memoryview]]:
-        """The payloads of many samples, read in storage order, each sample in one read where its members are neighbours.
+        """The payloads of many samples, read in storage order, neighbouring members of a sample in one read.
 
         Args:
             wanted: (position, places) of each sample; the places of one sample lie in one shard.
@@ -48,26 +52,30 @@ class MemberReader:
         Raises:
             ShardDamaged: As read().
         """
-        spans = [_span(places) for _, places in wanted]
-        buffer = memoryview(bytearray(sum(stop - start for start, stop in spans)))
-        ranges, views, at = [], [], 0
-        for (_, places), (start, stop) in zip(wanted, spans, strict=True):
+        runs = [(position, run) for position, places in wanted for run in _runs(places)]
+        buffer = memoryview(bytearray(sum(run[-1].stop - run[0].start for _, run in runs)))
+        ranges: list[Range] = []
+        views: list[memoryview] = []
+        at = 0
+        for _, run in runs:
+            start, stop = run[0].start, run[-1].stop
             window = buffer[at : at + stop - start]
             at += stop - start
-            views.append([window[place.start - start : place.stop - start] for place in places])
-            if places:
-                ranges.append(Range(places[0].shard, start, stop, window))
+            ranges.append(Range(run[0].shard, start, stop, window))
+            views.extend(window[place.start - start : place.stop - start] for place in run)
         try:
             self.store.read_many(sorted(ranges, key=lambda wish: (wish.name, wish.start)))
         except FastfeedError as error:
-            for position, places in wanted:
-                if places and (places[0].shard, _span(places)[0]) == (error.shard, error.start):
-                    raise self.located(error, position, places[0]) from error
+            for position, run in runs:
+                if (run[0].shard, run[0].start) == (error.shard, error.start):
+                    raise self.located(error, position, run[0]) from error
             raise
-        for (position, places), found in zip(wanted, views, strict=True):
-            for place, data in zip(places, found, strict=True):
+        ready = iter(views)
+        found = [list(islice(ready, len(places))) for _, places in wanted]
+        for (position, places), own in zip(wanted, found, strict=True):
+            for place, data in zip(places, own, strict=True):
                 self.check(position, place, data)
-        return views
+        return found
 
     def check(self, position: int, place: Place, data: bytes | memoryview) -> None:
         """Prove a payload by its checksum.
@@ -96,8 +104,15 @@ class MemberReader:
         return error
 
 
-def _span(places: Sequence[Place]) -> tuple[int, int]:
-    """The bytes that hold them all; they ascend in every whole index, and a damaged one must not get us a negative span."""
-    if not places:
-        return 0, 0
-    return min(place.start for place in places), max(place.stop for place in places)
+def _runs(places: Sequence[Place]) -> list[list[Place]]:
+    """Places cut where the next is not close behind the last: an unwanted member in between is skipped if it is large.
+
+    A damaged index may place members in any order; then each is a run of its own, and no run is ever negative.
+    """
+    runs: list[list[Place]] = []
+    for place in places:
+        if runs and 0 <= place.start - runs[-1][-1].stop <= MERGE_BYTES:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs

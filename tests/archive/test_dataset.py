@@ -224,7 +224,7 @@ def test_m1_m2_a_damaged_manifest(dataset, byte):
 def test_m1_a_manifest_that_cannot_be_read(dataset):
     (dataset / ".fastfeed" / "manifest.json").unlink()
     (dataset / ".fastfeed" / "manifest.json").mkdir()
-    with pytest.raises(ManifestDamaged, match="the manifest cannot be read: Is a directory"):
+    with pytest.raises(ManifestDamaged, match="the manifest cannot be read: not a regular file"):
         Archive(str(dataset))
 
 

@@ -156,7 +156,7 @@ def first_refused(index: DatasetIndex) -> int | None:
 def test_a_file_that_is_not_there_or_no_file(tmp_path):
     with pytest.raises(IndexDamaged, match=r"the index cannot be opened: No such file.*Restore the .fastfeed folder"):
         opened(tmp_path / "none")
-    with pytest.raises(IndexDamaged, match="the index cannot be opened: Is a directory"):
+    with pytest.raises(IndexDamaged, match="the index cannot be opened: not a regular file"):
         opened(tmp_path)
     (tmp_path / "empty").touch()
     with pytest.raises(IndexDamaged, match="this is not a column file"):

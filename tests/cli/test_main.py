@@ -115,7 +115,7 @@ def test_a_source_with_two_readings(tmp_path: Path):
 
 def test_a_traceback_only_when_asked_for(tmp_path: Path):
     found = run("info", tmp_path / "no", "--debug")
-    assert found.returncode == 1
+    assert found.returncode == 5
     assert found.stderr.startswith("Traceback")
     assert "fastfeed.errors.NotADataset" in found.stderr
 

@@ -179,11 +179,11 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_on_a_terminal_a_bar_with_rates(texts: Path, tmp_path: Path):
     code, out, shown = on_a_terminal("pack", texts, tmp_path / "packed", "--workers", 1)
     assert (code, "12,000" in out) == (0, True)
-    assert re.search(r"pack .* 0/s .*/3\.4 MiB", shown)
+    assert re.search(r"pack .* 0/s +0 B/3\.4 MiB", shown)
     code, out, shown = on_a_terminal("unpack", tmp_path / "packed", tmp_path / "out")
     assert (code, bool(CONTROL.search(out))) == (0, False)
     frames = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", frame) for frame in shown.split("\r")]
-    pattern = r"unpack .* [\d,]+/12,000 +[\d,]+/s +[\d.]+/3\.4 MiB [\d.]+ [kM]?B/s \d:\d\d:\d\d"
+    pattern = r"unpack .* [\d,]+/12,000 +[\d,]+/s +[\d.]+ [KM]iB/3\.4 MiB +[\d.]+ [KM]iB/s \d:\d\d:\d\d"
     assert [frame for frame in frames if re.fullmatch(pattern, frame.strip())], frames[-5:]
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") > 0, "the cursor is back"
 

@@ -138,13 +138,19 @@ def test_a_shard_that_is_cut_while_it_is_open(folder):
 
 
 def test_a_shard_that_cannot_be_read_names_its_range(tmp_path):
-    (tmp_path / "folder.tar").mkdir()
+    (tmp_path / "bad.tar").symlink_to("/proc/self/mem")  # a regular file whose first page gives an I/O error
     store = LocalStore(str(tmp_path))
-    text = r"a shard cannot be read: Is a directory .*shard folder.tar, bytes \[10, 30\)\)"
+    text = r"a shard cannot be read: Input/output error .*shard bad.tar, bytes \[10, 30\)\)"
     with pytest.raises(ShardDamaged, match=text):
-        store.read("folder.tar", 10, 30)
+        store.read("bad.tar", 10, 30)
     with pytest.raises(ShardDamaged, match=text):
-        store.read_many([Range("folder.tar", 10, 30, memoryview(bytearray(20)))])
+        store.read_many([Range("bad.tar", 10, 30, memoryview(bytearray(20)))])
+
+
+def test_a_fifo_in_a_shards_place_is_an_error_and_no_wait(tmp_path):
+    os.mkfifo(tmp_path / "fifo.tar")
+    with pytest.raises(ShardDamaged, match="a shard cannot be opened: not a regular file"):
+        LocalStore(str(tmp_path)).read("fifo.tar", 0, 1)
 
 
 def test_a_large_range_comes_whole(tmp_path):
