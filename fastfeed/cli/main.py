@@ -15,11 +15,12 @@ from fastfeed.errors import FastfeedError
 
 _EPILOG = """\b
 Exit codes:
-  0  done                          5  a packed dataset is damaged
-  1  a fault of fastfeed itself    6  done, but inputs were skipped
-  2  wrong usage                   7  a worker process was killed
-  3  the source cannot be used     8  a sample cannot be decoded
-  4  the destination cannot be used      130, 143  interrupted
+    0  done                           6  done, but inputs were skipped
+    1  a fault of fastfeed itself     7  a worker process was killed
+    2  wrong usage                    8  a sample cannot be decoded
+    3  the source cannot be used    130  interrupted by Ctrl-C (143: by SIGTERM)
+    4  the destination cannot be used
+    5  a packed dataset is damaged  141  the reader of the output has gone
 """
 INTERRUPTED, CLOSED_PIPE, TERMINATED = 130, 141, 143
 

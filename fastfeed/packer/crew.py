@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -84,8 +85,9 @@ class Crew:
             WorkerDied: A worker ended before it was told to; the message names the inputs that it had.
         """
         for _, order in zip(range(self.count), orders, strict=False):  # in this order: zip must not take one too many
-            worker = _Worker()
-            self._workers.append(worker)
+            with _signals_held():  # between its start and the list, Ctrl-C would leave a worker that nobody ends
+                worker = _Worker()
+                self._workers.append(worker)
             self._selector.register(worker.pipe("stdout"), selectors.EVENT_READ, (worker, "stdout"))
             self._selector.register(worker.pipe("stderr"), selectors.EVENT_READ, (worker, "stderr"))
             worker.give(order)
@@ -115,6 +117,16 @@ class Crew:
                 following = next(orders, None)
                 if following is not None:
                     worker.give(following)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """SIGINT and SIGTERM wait; the worker that is started meanwhile lets them through again (worker.main)."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end(worker: _Worker) -> WorkerDied:

@@ -304,6 +304,7 @@ def _say(**event: object) -> None:
 def main() -> None:
     """Write shards until the parent goes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})  # held while the parent started us
     for line in _lines():
         order = Order.decode(line)
         try:
