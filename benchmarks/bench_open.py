@@ -248,7 +248,7 @@ def main() -> None:
         return
     facts = machine_facts(packages=("torch", "numpy"))
     results = []
-    with tempfile.TemporaryDirectory(prefix="bench_open_", dir=args.out) as home:
+    with tempfile.TemporaryDirectory(prefix="bench_open_", dir=args.out and os.path.abspath(args.out)) as home:
         for samples in args.samples:
             print(f"{samples:,} samples ...", file=sys.stderr, flush=True)
             folder = Path(home) / str(samples)

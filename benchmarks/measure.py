@@ -20,17 +20,30 @@ Record = dict[str, Any]
 
 
 def usage_of(call: Callable[[], object]) -> Record:
-    """Run a call; give its wall seconds and the CPU seconds of this process and of the children that it waited for."""
-    before, began = _cpu_seconds(), time.perf_counter()
+    """Run a call; give its wall seconds and the CPU seconds of this process and of the children that it waited for.
+
+    others_cpu_seconds is what all else on the machine used meanwhile (kernel threads that write to the disk included):
+    wall seconds mean little where it is not small.
+    """
+    busy, before, began = _busy_seconds(), _cpu_seconds(), time.perf_counter()
     call()
-    wall, after = time.perf_counter() - began, _cpu_seconds()
+    wall, after, busy = time.perf_counter() - began, _cpu_seconds(), _busy_seconds() - busy
     user, system = after[0] - before[0], after[1] - before[1]
-    return {"cpu_seconds": user + system, "user_seconds": user, "system_seconds": system, "wall_seconds": wall}
+    return {
+        "cpu_seconds": user + system, "user_seconds": user, "system_seconds": system, "wall_seconds": wall,
+        "others_cpu_seconds": max(0.0, busy - user - system),
+    }  # fmt: skip
 
 
 def _cpu_seconds() -> tuple[float, float]:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime for one in used), sum(one.ru_stime for one in used)
+
+
+def _busy_seconds() -> float:
+    """Of all processors since the machine started: user, nice, system, interrupts; stolen time too."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def in_fresh_process(script: str, order: Mapping[str, object]) -> Record:
@@ -100,8 +113,9 @@ def _package(name: str) -> str:
 
 
 def _tool(name: str) -> str:
-    first = subprocess.run([name, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    return first.removeprefix(name).strip()
+    option = "version" if name == "openssl" else "--version"
+    first = subprocess.run([name, option], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    return first.strip() if name not in first else first.removeprefix(name).strip()
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:

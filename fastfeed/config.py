@@ -3,11 +3,13 @@
 import os
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal, TypedDict, get_args
 
 from fastfeed.errors import UsageError
+from fastfeed.units import parse_size
 
 Layout = Literal["auto", "splits", "classes", "files"]
 Group = Literal["auto", "stem", "none"]
@@ -54,8 +56,8 @@ class PackConfig:
                 raise UsageError(msg, got=repr(getattr(self, field)))
         for field in ("shard_bytes", "shards", "samples_per_shard", "limit"):
             value = getattr(self, field)
-            if value is not None and value < 1:
-                msg = f"{field} counts from 1"
+            if value is not None and (not isinstance(value, int) or value < 1):
+                msg = f"{field} is a whole number from 1"
                 raise UsageError(msg, got=value)
         if self.shards is not None and self.samples_per_shard is not None:
             msg = "shards and samples_per_shard exclude each other"
@@ -65,10 +67,31 @@ class PackConfig:
             raise UsageError(msg, got=repr(self.name), hint="A dot or a blank in it breaks other readers.")
 
 
+def pack_config(options: Mapping[str, object]) -> PackConfig:
+    """A PackConfig from keyword arguments; shard_bytes may be a text such as "256MiB".
+
+    Raises:
+        UsageError: An option that there is not, or a value that does not fit.
+    """
+    names = [entry.name for entry in fields(PackConfig)]
+    unknown = sorted(set(options) - set(names))
+    if unknown:
+        msg = f"pack has no option {', '.join(unknown)}"
+        raise UsageError(msg, expected=f"among {', '.join(names)}", got=", ".join(unknown))
+    values = dict(options)
+    if isinstance(values.get("shard_bytes"), str):
+        try:
+            values["shard_bytes"] = parse_size(str(values["shard_bytes"]))
+        except ValueError as error:
+            msg = f"shard_bytes: {error}"
+            raise UsageError(msg) from error
+    return PackConfig(**values)  # type: ignore[arg-type]
+
+
 class PackOptions(TypedDict, total=False):
     """PackConfig's fields as keyword arguments."""
 
-    shard_bytes: int
+    shard_bytes: int | str
     shards: int | None
     samples_per_shard: int | None
     shuffle: int | None

@@ -62,7 +62,7 @@ def run(folder: str, say: Callable[[str], None], progress: Progress) -> DemoResu
     say(f"1. A photo set: {len(CLASSES)} class folders of JPEGs, with slow, broken and stray files among them ({photos})")
     count = make_photos(photos)
     say(f"   {format_count(count, 'file')}\n")
-    say("2. fastfeed pack photos packed")
+    say("2. fastfeed pack photos packed --shard-size 4MiB")
     result = pack(photos, packed, shard_bytes=4 << 20, progress=progress)
     for reason in (*result.datasets[0].why, *result.notes):
         say(f"   {reason}")
@@ -73,7 +73,7 @@ def run(folder: str, say: Callable[[str], None], progress: Progress) -> DemoResu
     say(f"   {format_count(dataset.samples, 'sample')} in {format_count(dataset.shards, 'shard')}, {size}\n")
     found = _prove(packed, say, progress)
     broken, slow = _check(packed, say)
-    say("5. Without the broken ones: fastfeed pack photos packed-clean --exclude skip.jsonl")
+    say("5. Without the broken ones: fastfeed pack photos packed-clean --shard-size 4MiB --exclude skip.jsonl")
     skip = os.path.join(folder, "skip.jsonl")
     SkipList.write(skip, [SkipEntry(source=source, kind="undecodable") for source in broken])
     clean_result = pack(photos, clean, shard_bytes=4 << 20, exclude=skip, progress=progress)
@@ -141,7 +141,7 @@ def _prove(packed: str, say: Callable[[str], None], progress: Progress) -> bool:
     shard = min(name for name in os.listdir(packed) if name.endswith(".tar"))
     at = 40_000
     _flip(os.path.join(packed, shard), at)
-    damaged = verify(packed, progress=progress)
+    damaged = verify(packed)
     _flip(os.path.join(packed, shard), at)
     say(f"   One bit of byte {at} of {shard} flipped, and verify says:")
     for finding in damaged.findings:
@@ -160,7 +160,7 @@ def _flip(path: str, at: int) -> None:
 
 def _check(packed: str, say: Callable[[str], None]) -> tuple[list[str], list[str]]:
     """Decode every sample once: the broken ones by name, and the slow ones by what they cost."""
-    say("4. Each sample once, timed: what is broken or slow has a name")
+    say("4. Each sample once, timed: what is broken or slow has a name (the README shows how to do it with yours)")
     recorder = SlowestRecorder(keep=4)
     dataset = PackedDataset(packed, recorder=recorder)
     broken = []

@@ -13,7 +13,7 @@
         DestinationOccupied                 something else is there already
         DestinationFull                     not enough space, or the disk filled up
       DatasetError                     5    a packed dataset does not hold what it promises
-        NotADataset                         no dataset there, or its .fastfeed folder is lost
+        NotADataset                    9    no dataset there, an unfinished one, or its .fastfeed folder is lost
         VersionUnsupported                  written by a newer format than this release reads
         ManifestDamaged                     manifest.json or pack.json
         IndexDamaged                        the index: header, column table, or a row's bounds
@@ -36,6 +36,7 @@ class Facts(TypedDict, total=False):
     shard: str
     sample: int
     key: str
+    source: str
     member: str
     start: int
     stop: int
@@ -61,6 +62,7 @@ class FastfeedError(Exception):
         self.shard = facts.get("shard")
         self.sample = facts.get("sample")
         self.key = facts.get("key")
+        self.source = facts.get("source")
         self.member = facts.get("member")
         self.start = facts.get("start")
         self.stop = facts.get("stop")
@@ -75,6 +77,7 @@ class FastfeedError(Exception):
             f"shard {self.shard}" if self.shard is not None else "",
             f"sample {self.sample}" if self.sample is not None else "",
             f"key {self.key!r}" if self.key is not None else "",
+            f"source {self.source!r}" if self.source is not None else "",
             f"member {self.member!r}" if self.member is not None else "",
             f"bytes [{self.start}, {'...' if self.stop is None else self.stop})" if self.start is not None else "",
         ]
@@ -142,6 +145,8 @@ class DatasetError(FastfeedError):
 
 class NotADataset(DatasetError):
     """No packed dataset there, or its .fastfeed folder is lost."""
+
+    exit_code = 9
 
 
 class VersionUnsupported(DatasetError):

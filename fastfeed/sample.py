@@ -91,7 +91,8 @@ class SkipList:
             with open(path, encoding="utf-8") as file:
                 return cls([_parse(line, path, number) for number, line in enumerate(file, 1) if line.strip()])
         except (OSError, UnicodeDecodeError) as error:
-            msg = f"the skip list cannot be read: {error}"
+            what = error.strerror if isinstance(error, OSError) else str(error)
+            msg = f"the skip list cannot be read: {what}"
             raise UsageError(msg, path=path) from error
 
     @staticmethod
@@ -101,13 +102,16 @@ class SkipList:
             file.writelines(entry.to_json() + "\n" for entry in entries)
 
 
+_LINE = 'A line is an object such as {"source": "cat/17.jpg"}, the path relative to the source folder.'
+
+
 def _parse(line: str, path: str, number: int) -> SkipEntry:
     try:
         record = json.loads(line)
         entry = SkipEntry(**{name: record.get(name) for name in SkipEntry.__slots__})
     except (ValueError, AttributeError, RecursionError) as error:
-        msg = f"line {number} of the skip list is not a JSON object: {error}"
-        raise UsageError(msg, path=path, got=line.strip()[:80]) from error
+        msg = f"line {number} of the skip list is not a JSON object ({error})"
+        raise UsageError(msg, path=path, got=line.strip()[:80], hint=_LINE) from error
     texts = (entry.source, entry.key, entry.dataset_digest, entry.kind)
     if any(text is not None and not isinstance(text, str) for text in texts) or not isinstance(entry.index, int | None):
         msg = f"line {number} of the skip list has a field of the wrong type"

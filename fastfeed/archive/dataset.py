@@ -5,15 +5,18 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeVar
 
 from fastfeed.archive import manifest, tar
-from fastfeed.archive.index import DatasetIndex, Member
+from fastfeed.archive.index import MEMBER, DatasetIndex, Member
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, MANIFEST, Group, Manifest, ShardEntry
 from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import SHARD_NAME, member_name
-from fastfeed.errors import IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged
+from fastfeed.errors import FastfeedError, IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged
+from fastfeed.media import is_image_field
 
 _MAX_MANIFEST_BYTES = 1 << 30
+_Error = TypeVar("_Error", bound=FastfeedError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,26 @@ class Archive:
             )  # fmt: skip
         return Place(entry.file, fields[member.field], start, stop, member.xxh3, row)
 
+    def source(self, position: int) -> bytes | None:
+        """Path below the packed source of a sample's image, else of its first member that came from a file."""
+        if not self.index.has(MEMBER, "source"):
+            return None
+        sources, first = self.index.strings(MEMBER, "source"), None
+        for place in self.places(position):
+            source: bytes = sources[place.row]
+            if source and is_image_field(place.field):
+                return source
+            first = first or source or None
+        return first
+
+    def at(self, error: _Error, position: int, place: Place) -> _Error:
+        """The same error, with shard, sample, key, source, member and byte range filled in."""
+        error.shard, error.sample, error.key = place.shard, position, self.key(position)
+        raw = self.index.strings(MEMBER, "source")[place.row] if self.index.has(MEMBER, "source") else b""
+        error.source = os.fsdecode(raw) if raw else None
+        error.member, error.start, error.stop = self.member_name(position, place.field), place.start, place.stop
+        return error
+
     def member_name(self, position: int, field: str) -> str:
         """The member's name in the tar, for messages."""
         return member_name(self.key(position), field)
@@ -177,8 +200,9 @@ def _nothing_there(path: str) -> NotADataset:
             path=path,
             hint=f"Copy {FOLDER} from where they came from (hidden: cp -r and rsync -a take it, * does not).",
         )
-    below = [name for name in names if os.path.isdir(os.path.join(path, name, FOLDER))]
-    hint = f"Open {os.path.join(path, below[0])}." if below else "Make one with: fastfeed pack SRC DST."
+    below = [os.path.join(path, name) for name in names if os.path.isdir(os.path.join(path, name, FOLDER))]
+    few = ", ".join(below[:3]) + (f" (and {len(below) - 3} more)" if len(below) > 3 else "")  # noqa: PLR2004 - those shown
+    hint = f"Below it are {few}." if below else "Make one with: fastfeed pack SRC DST."
     return NotADataset("no packed dataset is in this folder", path=path, hint=hint)
 
 

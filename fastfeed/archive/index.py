@@ -231,3 +231,8 @@ class DatasetIndex:
     def sample_starts(self) -> NDArray[np.uint64]:
         """First member of each sample, and one more entry; shape (samples + 1,)."""
         return self._starts
+
+
+def column_names(index: DatasetIndex) -> list[str]:
+    """Columns that have a value a sample, or a value a member of it: what a user may ask for."""
+    return sorted({name for _, name in index.table.columns} - {"members", "field"})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfeed.archive.dataset import Archive, datasets_in
-from fastfeed.archive.index import MEMBER, SAMPLE
+from fastfeed.archive.index import MEMBER, SAMPLE, column_names
 from fastfeed.archive.manifest import FOLDER
 from fastfeed.errors import IndexDamaged
 from fastfeed.media import Codec
@@ -95,7 +95,7 @@ def info(path: str | os.PathLike[str]) -> InfoResult:
 
 def _describe(archive: Archive) -> DatasetInfo:
     manifest, index = archive.manifest, archive.index
-    columns = tuple(f"{table}.{name}" for table, name in sorted(index.table.columns))
+    columns = tuple(column_names(index))
     return DatasetInfo(
         path=archive.path, name=manifest.name, split=manifest.split, digest=manifest.digest,
         format_version=manifest.version, samples=manifest.samples, members=manifest.members, shards=len(manifest.shards),

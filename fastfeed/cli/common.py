@@ -19,7 +19,7 @@ class Output:
     json: bool
     quiet: bool
     debug: bool
-    after_interrupt: str = "Nothing was begun."
+    after_interrupt: str | Callable[[], str] = "Nothing was begun."
     """What Ctrl-C leaves, and how to continue."""
     _progress: Progress = QUIET
 
@@ -27,6 +27,10 @@ class Output:
         """Bars on a terminal, a line a minute elsewhere, nothing with --quiet."""
         self._progress = QUIET if self.quiet else render.progress()
         return self._progress
+
+    def interrupted(self) -> str:
+        """What to say after Ctrl-C."""
+        return self.after_interrupt() if callable(self.after_interrupt) else self.after_interrupt
 
     def close(self) -> None:
         """Give the terminal back, whatever ended the command."""

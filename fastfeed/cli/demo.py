@@ -24,6 +24,7 @@ def command(output: Output, *, folder: str | None) -> int:
     else:
         with tempfile.TemporaryDirectory(prefix="fastfeed-demo-") as temporary:
             result = run(temporary, say, output.progress())
+            say("\n(The demo's files are removed now; --dir FOLDER keeps them.)")
     if output.json:
         render.json_record(result)
     return 0

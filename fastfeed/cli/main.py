@@ -15,14 +15,16 @@ from fastfeed.errors import FastfeedError
 
 _EPILOG = """\b
 Exit codes:
-    0  done                           6  done, but inputs were skipped
-    1  a fault of fastfeed itself     7  a worker process was killed
-    2  wrong usage                    8  a sample cannot be decoded
-    3  the source cannot be used    130  interrupted by Ctrl-C (143: by SIGTERM)
-    4  the destination cannot be used
-    5  a packed dataset is damaged  141  the reader of the output has gone
+    0  done                           7  a worker process was killed
+    1  a fault of fastfeed itself     8  a sample cannot be decoded
+    2  wrong usage                    9  no packed dataset is there
+    3  the source cannot be used    130  interrupted by Ctrl-C
+    4  the destination cannot be    141  the reader of the output
+       used                              has gone
+    5  a packed dataset is damaged  143  interrupted by SIGTERM
+    6  done, but inputs were skipped
 """
-INTERRUPTED, CLOSED_PIPE, TERMINATED = 130, 141, 143
+FAULT, INTERRUPTED, CLOSED_PIPE, TERMINATED = 1, 130, 141, 143
 
 
 class _Terminated(KeyboardInterrupt):
@@ -62,23 +64,34 @@ def _run(arguments: list[str]) -> int:
         return _flushed(int(cli.main(arguments, prog_name="fastfeed", standalone_mode=False, obj=output) or 0))
     except click.exceptions.Exit as done:
         return done.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except FastfeedError as error:
-        output.close()
-        if output.debug:
-            render.traceback()
-        else:
-            render.error(error)
-        return error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
         output.close()
-        render.interrupted(output.after_interrupt)
+        render.interrupted(output.interrupted())
         return TERMINATED if isinstance(error.__context__ or error, _Terminated) else INTERRUPTED
     except (BrokenPipeError, SystemExit):  # click and rich make the one the other, and nothing else
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output has gone: not our fault
         return CLOSED_PIPE
+    except Exception as error:  # noqa: BLE001 - what nobody foresaw is told in words too, and never passes for success
+        output.close()
+        return _told(error, output)
+
+
+def _told(error: Exception, output: common.Output) -> int:
+    """Say an error in the way that was asked for; its exit code."""
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    if output.debug:
+        render.traceback()
+    elif isinstance(error, FastfeedError):
+        render.error(error)
+    else:
+        render.fault(error)
+    if not isinstance(error, FastfeedError):
+        return FAULT
+    if output.json:
+        render.json_error(error)
+    return error.exit_code
 
 
 def _flushed(code: int) -> int:

@@ -1,11 +1,16 @@
 """``fastfeed pack SRC DST``: from files to shards."""
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastfeed.cli import render
 from fastfeed.cli.common import Output, Size, speaks
+from fastfeed.units import format_count
+
+if TYPE_CHECKING:
+    from fastfeed.packer.job import PackResult
 
 SKIPPED = 6
 
@@ -29,7 +34,12 @@ SKIPPED = 6
 @click.option("--name", help="Stem of the shard names; by default the source folder's name, or the split's.")
 @click.option("--hidden", is_flag=True, help="Take files whose names begin with a dot as well.")
 @click.option("--exclude", type=click.Path(), metavar="SKIPLIST", help="Leave out the samples that a skip list (JSONL) names.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N samples of each dataset.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Only the first N samples in order, so maybe of one class; with --shuffle a mix.",
+)
 @click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
               help="An unreadable file: stop, or leave its sample out, record it and exit with 6.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default the usable processors. The bytes are the same.")
@@ -43,18 +53,33 @@ def command(output: Output, *, source: str, destination: str, **options: Any) ->
     """Pack the folder SOURCE into shards in DESTINATION.
 
     \b
-    A class a folder, as ImageFolder reads it; train/ val/ of those; or files that share a stem
-    (0001.jpg 0001.json 0001.mask.png). Any file is carried byte for byte.
+    One class per folder, as ImageFolder reads it; train/ val/ of those; or files that share a
+    stem (0001.jpg 0001.json 0001.mask.png). Any file is carried byte for byte.
 
     Run the same command again to continue after an interruption. Nothing in SOURCE is ever changed.
     """  # noqa: D301 - \b is click's mark for lines to keep
     from fastfeed.packer.job import pack  # noqa: PLC0415 - --help stays cold
 
-    output.after_interrupt = "What is finished is kept: run the same command again, it continues."
+    output.after_interrupt = "Nothing was written yet."
+
+    def on_plan(plan: "PackResult") -> None:
+        total = sum(dataset.shards for dataset in plan.datasets)
+        output.after_interrupt = lambda: _how_far(destination, total)
+        if not (output.quiet or output.json):
+            render.pack_plan(plan)
+
     given = {name: value for name, value in options.items() if value is not None}
-    result = pack(source, destination, progress=output.progress(), **given)
+    result = pack(source, destination, progress=output.progress(), on_plan=on_plan, **given)
     if output.json:
         render.json_record(result)
     elif not output.quiet:
         render.pack_result(result)
     return SKIPPED if result.skipped else 0
+
+
+def _how_far(destination: str, total: int) -> str:
+    """What an interrupted pack leaves."""
+    job = os.path.join(destination, ".fastfeed", "job")
+    done = sum(name.endswith(".done") for name in os.listdir(job)) if os.path.isdir(job) else 0
+    are = "is" if done == 1 else "are"
+    return f"{done} of {format_count(total, 'shard')} {are} finished and kept: run the same command again, it continues."

@@ -2,14 +2,16 @@
 
 import dataclasses
 import json
+import shlex
 import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastfeed.errors import FastfeedError
+from fastfeed.media import is_image_field
 from fastfeed.sample import printable
 from fastfeed.trace import Progress
 from fastfeed.units import format_count, format_seconds, format_size
@@ -72,6 +74,16 @@ def error(problem: FastfeedError) -> None:
     print(_paragraph(f"fastfeed: {problem}"), file=sys.stderr)
 
 
+def fault(error: Exception) -> None:
+    """An error that nobody foresaw: what and where, and to whom to say it."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    where = f" ({frame.tb_frame.f_code.co_filename}:{frame.tb_lineno})" if frame is not None else ""
+    text = f"fastfeed: this is a fault of fastfeed itself: {type(error).__name__}: {error}{where}. "
+    print(_paragraph(text + "Run it again with --debug and report what it prints."), file=sys.stderr)
+
+
 def traceback() -> None:
     """The error that is being handled, with its traceback."""
     import traceback as standard  # noqa: PLC0415 - for --debug alone
@@ -89,38 +101,64 @@ def printable_lines(text: str) -> str:
     return printable(" ".join(text.split("\n")))
 
 
-def _table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[str]]) -> None:
+def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
+    """A table where it fits the width, else a block of lines for each row."""
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
+    console = _console()
+    widths = [max(len(printable(cell)) for cell in (title, *cells)) for (title, _), *cells in zip(columns, *rows, strict=True)]
+    if sum(widths) + 3 * len(widths) > console.width:
+        for row in rows:
+            print()
+            for (title, _), cell in zip(columns, row, strict=True):
+                if cell:
+                    print(f"  {title:<10} {printable(cell)}")
+        print()
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title, justify in columns:
-        table.add_column(title, justify=justify, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(title, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*map(printable, row))
-    _console().print(table)
+    console.print(table)
 
 
-def pack_result(result: "PackResult") -> None:
-    """Plan or outcome of pack: what was detected and why, a table, what is left out, what comes next."""
-    for dataset in result.datasets:
-        for reason in dataset.why:
+def json_error(problem: FastfeedError) -> None:
+    """An error as one JSON object on stdout, for a program that asked for --json."""
+    names = ("message", "path", "shard", "sample", "key", "source", "member", "start", "stop", "hint")
+    facts = {name: getattr(problem, name) for name in names}
+    print(json.dumps({"error": type(problem).__name__, "exit_code": problem.exit_code, **facts}, indent=2))
+
+
+def pack_plan(plan: "PackResult") -> None:
+    """What was detected and why, a table, what is left out: shown before the first byte is written."""
+    for number, dataset in enumerate(plan.datasets):
+        if len(plan.datasets) > 1:
+            say(f"{dataset.name}:")
+        for reason in dataset.why[1 if number and len(plan.datasets) > 1 else 0 :]:  # the first says why these are splits
             say(f"- {printable(reason)}")
     columns = [("dataset", "left"), ("samples", "right"), ("fields", "left"), ("classes", "right"), ("source", "right"),
-               ("shards", "right"), ("size", "right"), ("tar adds", "right"), ("order", "left")]  # fmt: skip
+               ("shards", "right"), ("size", "right"), ("tar adds", "right")]  # fmt: skip
     rows = []
-    for d in result.datasets:
+    for d in plan.datasets:
         classes = "-" if d.classes is None else f"{d.classes:,}"
         adds = f"{(d.size_bytes - d.source_bytes) / max(1, d.source_bytes):.1%}"
         sizes = [format_size(d.source_bytes), f"{d.shards:,}", format_size(d.size_bytes), adds]
-        rows.append([d.name, f"{d.samples:,}", " ".join(d.fields), classes, *sizes, d.order])
+        rows.append([d.name, f"{d.samples:,}", " ".join(d.fields), classes, *sizes])
     _table(columns, rows)
+    _left_out(plan.left_out)
+    if plan.limited:
+        say(f"Note: {format_count(plan.limited, 'file')} beyond --limit {'is' if plan.limited == 1 else 'are'} not packed")
+    say(f"{plan.workers_why}.")
+
+
+def pack_result(result: "PackResult") -> None:
+    """Outcome of pack, and what comes next. A dry run has only its plan, and nothing to announce before it."""
+    if result.dry_run or result.already_packed:
+        pack_plan(result)
     for note in result.notes:
         say(f"Note: {printable(note)}")
-    if result.limited:
-        say(f"Note: {format_count(result.limited, 'file')} beyond --limit are not packed")
-    _left_out(result.left_out)
-    say(f"{result.workers_why}.")
     if result.dry_run:
         need, free = format_size(result.needs_bytes), format_size(result.free_bytes)
         say(f"This is the plan; nothing was written. It needs {need}, {free} are free.")
@@ -136,17 +174,24 @@ def _packed(result: "PackResult") -> None:
     kept = f" ({format_count(result.shards_kept, 'shard')} kept from an earlier run)" if result.shards_kept else ""
     say(f"Packed {format_count(files, 'file')}, {format_size(total)}, in {format_seconds(result.seconds)}{kept}.")
     if result.skipped:
-        say(f"{format_count(result.skipped, 'input')} could not be read and were skipped: exit code 6.")
-    first = result.datasets[0].path
-    say(f"Next:  fastfeed verify {result.destination}")
-    say(f"       ds = fastfeed.open({first!r}, transform=...)   # where ImageFolder(...) was")
+        were = "was" if result.skipped == 1 else "were"
+        say(f"{format_count(result.skipped, 'input')} could not be read and {were} skipped: exit code 6.")
+    first = next((d for d in result.datasets if d.split.startswith("train")), result.datasets[0])
+    pairs = first.classes is not None and sum(field != "cls" for field in first.fields) == 1
+    use = (
+        "transform=...)   # where ImageFolder(...) was"
+        if pairs and is_image_field(first.fields[-1])
+        else "...)   # ds[0] is a dict by field"
+    )
+    say(f"Next:  fastfeed verify {shlex.quote(result.destination)}")
+    say(f"       ds = fastfeed.open({first.path!r}, {use}")
 
 
 def _left_out(items: Sequence["LeftOut"]) -> None:
     if not items:
         return
     counts = Counter(item.kind for item in items)
-    say(f"Left out: {format_count(len(items), 'entry', 'entries')} of the source (all are listed in .fastfeed/left-out.jsonl)")
+    say(f"Left out: {format_count(len(items), 'entry', 'entries')} of the source (listed in .fastfeed/left-out.jsonl)")
     for kind, count in counts.most_common():
         examples = [item for item in items if item.kind == kind][:_SHOWN]
         for item in examples:
@@ -189,7 +234,7 @@ def _dataset_info(d: "DatasetInfo") -> None:
         ("samples", f"{d.samples:,} in {format_count(d.shards, 'shard')}, {sizes}"),
         ("source", f"{format_count(d.source_files, 'file')}, {format_size(d.source_bytes)}"),
         ("read as", f"{d.layout}, order {d.order}"),
-        ("columns", ", ".join(d.columns)),
+        ("columns", ", ".join(d.columns) + "   (ds.column(name))"),
         ("left out", ", ".join(f"{count:,} {kind}" for kind, count in d.left_out.items()) or "nothing"),
     ]  # fmt: skip
     for name, value in facts:
@@ -236,7 +281,7 @@ class _Bar:
     def __init__(self) -> None:
         from rich import progress as bars  # noqa: PLC0415
 
-        items, size = "{task.fields[items]:>10} {task.fields[rate]:>9}/s", "{task.fields[size]:>17} {task.fields[speed]:>10}/s"
+        items, size = "{task.fields[items]:>10} {task.fields[rate]:>9}/s", "{task.fields[size]:>17} {task.fields[speed]:>12}"
         columns = (bars.TextColumn("{task.description:<7}"), bars.BarColumn(), bars.TextColumn(items), bars.TextColumn(size),
                    bars.TimeRemainingColumn())  # fmt: skip
         self._progress = bars.Progress(*columns, console=_console(to_stderr=True), transient=True)
@@ -259,12 +304,14 @@ class _Bar:
         facts = {
             "rate": f"{self._items / passed:,.0f}",
             "size": self._size(),
-            "speed": format_size(self._bytes / passed),
+            "speed": f"{format_size(self._bytes / passed)}/s" if self._bytes else "",
         }
         if self._task is not None:
             self._progress.update(self._task, advance=size_bytes, items=shown, **facts)  # type: ignore[arg-type]
 
     def _size(self) -> str:
+        if self._of_bytes is None and not self._bytes:
+            return ""
         return format_size(self._bytes) + (f"/{format_size(self._of_bytes)}" if self._of_bytes is not None else "")
 
     def finish(self) -> None:

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from fastfeed.archive.dataset import Archive, Place, datasets_in
-from fastfeed.archive.index import MEMBER, SAMPLE
+from fastfeed.archive.index import MEMBER, SAMPLE, column_names
 from fastfeed.errors import DecodeError, ManifestDamaged, NotADataset, UsageError
 from fastfeed.feed import fields as registry
 from fastfeed.feed.fields import Decoder
-from fastfeed.feed.views import MemberFile, PickedStrings, Samples, source_of
+from fastfeed.feed.views import MemberFile, PickedStrings, Samples
 from fastfeed.media import is_image_field
-from fastfeed.sample import SampleId
+from fastfeed.sample import SampleId, SkipEntry
 from fastfeed.store.local import LocalStore
 from fastfeed.store.members import MemberReader
 from fastfeed.trace import NULL, Recorder
@@ -69,26 +69,35 @@ class PackedDataset(Dataset[Any]):
             raise UsageError(msg, expected="'exact'", got=repr(decode))
         self.path = os.path.abspath(os.fsdecode(path))
         self.transform, self.target_transform = transform, target_transform
-        self.decode, self.fields, self.decoders = decode, fields, dict(decoders or {})
+        if isinstance(fields, str):
+            msg = "fields is a list of names"
+            raise UsageError(msg, expected=f"[{fields!r}]", got=repr(fields))
+        self.decode, self.decoders = decode, dict(decoders or {})
+        self.fields: tuple[str, ...] | None = None if fields is None else tuple(fields)
+        """The fields that are read: those asked for, else all that the dataset has."""
         self.recorder = recorder
         self._open()
         self._archive.prove_shard_sizes()
         self._check_arguments()
+        self.fields = tuple(name for name in self._known if name in self._wanted)
 
     def _open(self) -> None:
         self._archive = Archive(self.path)
         self.digest = self._archive.manifest.digest
         """Of the dataset: changes with any byte of it."""
         self._reader = MemberReader(self._archive, LocalStore(self.path))
-        names = self._archive.manifest.fields
-        chosen = names if self.fields is None else [name for name in names if name in set(self.fields)]
+        manifest = self._archive.manifest
+        self._unwritten_class = manifest.classes is not None and CLASS_FIELD not in manifest.fields
+        """Packed with --no-cls: the class of a sample is in the index alone."""
+        self._known = sorted({*manifest.fields, *([CLASS_FIELD] if self._unwritten_class else [])})
+        chosen = self._known if self.fields is None else [name for name in self._known if name in set(self.fields)]
         self._wanted = frozenset(chosen)
         images = [name for name in chosen if is_image_field(name)]
         self._pair_image = images[0] if len(chosen) == len({*images, CLASS_FIELD}) == 2 and CLASS_FIELD in chosen else None  # noqa: PLR2004
         self._decoders = {name: registry.decoder_of(name, self.decoders, alone=name == self._pair_image) for name in chosen}
 
     def _check_arguments(self) -> None:
-        names = self._archive.manifest.fields
+        names = self._known
         for what, given in (("fields", self.fields or ()), ("decoders", self.decoders)):
             known = {*names, *(name.rpartition(".")[2] for name in names)} if what == "decoders" else set(names)
             unknown = sorted(set(given) - known)
@@ -96,12 +105,14 @@ class PackedDataset(Dataset[Any]):
                 msg = f"{what} names {', '.join(unknown)}, which the dataset has not"
                 raise UsageError(msg, path=self.path, expected=f"among {', '.join(names)}", got=", ".join(unknown))
         if isinstance(self.transform, Mapping):
+            if self._pair_image is not None:
+                msg = "samples here are pairs (image, target), so transform is one function of the image"
+                raise UsageError(msg, path=self.path, got="a mapping by field, which is for samples that are dicts")
             unknown = sorted(set(self.transform) - self._wanted)
-            if self._pair_image is not None or unknown:
-                msg = "a mapping of transforms needs samples that are dicts, and fields that they have"
-                raise UsageError(
-                    msg, path=self.path, expected=f"among {', '.join(sorted(self._wanted))}", got=", ".join(self.transform)
-                )
+            if unknown:
+                msg = f"transform names {', '.join(unknown)}, which the samples have not"
+                expected = f"among {', '.join(sorted(self._wanted))}"
+                raise UsageError(msg, path=self.path, expected=expected, got=", ".join(self.transform))
         if self.target_transform is not None and CLASS_FIELD not in self._wanted:
             msg = "target_transform needs a class, and the samples have none"
             raise UsageError(msg, path=self.path, expected=f"a field {CLASS_FIELD}", got=", ".join(sorted(self._wanted)))
@@ -168,6 +179,8 @@ class PackedDataset(Dataset[Any]):
     def _sample(self, position: int, places: Sequence[Place], payloads: Sequence[bytes | memoryview]) -> Any:  # noqa: ANN401
         with self.recorder.span("decode", position):
             values = {place.field: self._value(position, place, data) for place, data in zip(places, payloads, strict=True)}
+            if self._unwritten_class and CLASS_FIELD in self._wanted:
+                values[CLASS_FIELD] = int(self._archive.index.array(SAMPLE, "label")[position])
         with self.recorder.span("transform", position):
             return self._transformed(values)
 
@@ -179,7 +192,10 @@ class PackedDataset(Dataset[Any]):
                 raise self._reader.located(error, position, place) from error
             given = self.decoders.get(place.field, self.decoders.get(place.field.rpartition(".")[2]))
             explained = registry.explain(error, place.field, data, own=not callable(given))
-            raise self._reader.located(explained, position, place) from error
+            located = self._reader.located(explained, position, place)
+            if located.source is not None and located.hint is not None and "--exclude" in located.hint:
+                located.hint += f" (a line of the skip list: {SkipEntry(source=located.source, kind='undecodable').to_json()})"
+            raise located from error
 
     def _transformed(self, values: dict[str, Any]) -> Any:  # noqa: ANN401
         if self.target_transform is not None and CLASS_FIELD in values:
@@ -245,7 +261,12 @@ class PackedDataset(Dataset[Any]):
             IndexError: No such position.
         """
         position = self._position(index)
-        return SampleId(position, self._archive.key(position), source_of(self._archive, position))
+        return SampleId(position, self._archive.key(position), self._archive.source(position))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names that column() takes."""
+        return column_names(self._archive.index)
 
     def column(self, name: str, field: str | None = None) -> Any:  # noqa: ANN401 - an array or a sequence of bytes
         """A column of the index, a sample a row.
@@ -265,9 +286,8 @@ class PackedDataset(Dataset[Any]):
         if index.has(SAMPLE, name) and name != "members":
             return index.strings(SAMPLE, name) if name == "key" else index.array(SAMPLE, name)
         if not index.has(MEMBER, name) or name == "field":
-            known = sorted({column for _, column in index.table.columns} - {"members", "field"})
             msg = f"there is no column {name!r}"
-            raise UsageError(msg, path=self.path, expected=f"one of {', '.join(known)}", got=repr(name))
+            raise UsageError(msg, path=self.path, expected=f"one of {', '.join(self.columns)}", got=repr(name))
         rows = self._rows_of(self._field(field))
         if name == "source":
             return PickedStrings(index.strings(MEMBER, name), rows)

@@ -5,28 +5,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastfeed.archive.dataset import Archive, Place
-from fastfeed.archive.index import MEMBER, SAMPLE
+from fastfeed.archive.index import SAMPLE
 from fastfeed.errors import FastfeedError
-from fastfeed.media import is_image_field
 from fastfeed.sample import escape
 from fastfeed.store.members import MemberReader
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-
-def source_of(archive: Archive, position: int) -> bytes | None:
-    """Original path of a sample: that of its image, else of its first member that came from a file."""
-    if not archive.index.has(MEMBER, "source"):
-        return None
-    sources, first = archive.index.strings(MEMBER, "source"), None
-    for place in archive.places(position):
-        source: bytes = sources[place.row]
-        if source and is_image_field(place.field):
-            return source
-        first = first or source or None
-    return first
 
 
 class Samples(Sequence[tuple[str, int | None]]):
@@ -44,7 +30,7 @@ class Samples(Sequence[tuple[str, int | None]]):
             return [self[at] for at in range(*index.indices(len(self)))]
         position = range(len(self))[index]
         label = None if self._labels is None else int(self._labels[position])
-        return escape(source_of(self._archive, position) or b""), label
+        return escape(self._archive.source(position) or b""), label
 
 
 class PickedStrings(Sequence[bytes]):

@@ -4,23 +4,31 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
 from fastfeed.archive.dataset import read_record
 from fastfeed.archive.manifest import FOLDER, LEFT_OUT, WRITER, Group, Manifest
-from fastfeed.config import PackConfig, PackOptions
-from fastfeed.errors import DestinationOccupied, NotADataset, SourceChanged, SourceUnreadable, UsageError
+from fastfeed.config import PackConfig, PackOptions, pack_config
+from fastfeed.errors import (
+    DatasetError,
+    DestinationError,
+    DestinationOccupied,
+    NotADataset,
+    SourceChanged,
+    SourceUnreadable,
+    UsageError,
+)
 from fastfeed.machine import free_bytes
 from fastfeed.packer.files import disk_error
-from fastfeed.packer.journal import Journal
+from fastfeed.packer.journal import Journal, peek, refuse_foreign
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
 from fastfeed.packer.scan import LeftOut, Listing, scan
 from fastfeed.packer.writing import Job, Writing, worker_count
 from fastfeed.sample import SkipList, printable
 from fastfeed.trace import QUIET, Progress
-from fastfeed.units import format_count
+from fastfeed.units import format_count, format_size
 
 _ROUNDS = 20
 _SHOWN = 5
@@ -81,6 +89,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     dry_run: bool = False,
     trust_scan: bool = False,
     progress: Progress = QUIET,
+    on_plan: Callable[["PackResult"], None] | None = None,
     **options: Unpack[PackOptions],
 ) -> PackResult:
     """Pack a folder into shards. A call that was interrupted continues; one that is done is found to be done.
@@ -94,7 +103,9 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         dry_run: Only plan.
         trust_scan: Continue with the kept scan and do not walk the source again; each file is still checked when read.
         progress: Hears how far it is.
-        **options: Fields of fastfeed.config.PackConfig.
+        on_plan: Called with the plan (a record with dry_run set) before the first byte is written.
+        **options: Fields of fastfeed.config.PackConfig: shard_bytes (a number, or a text such as "256MiB"), shards,
+            samples_per_shard, shuffle, layout, group, class_map, write_cls, name, limit, hidden, on_error.
 
     Raises:
         UsageError: An option is wrong.
@@ -103,7 +114,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         WorkerDied: A worker was killed; the next call continues.
     """
     began = time.monotonic()
-    config = PackConfig(**options)
+    config = pack_config(options)
     if workers is not None and workers < 1:
         msg = "workers counts from 1"
         raise UsageError(msg, got=workers)
@@ -113,11 +124,12 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     job = Job(root, target, config, skip, _identity(config, skip, root), workers, progress)
     if dry_run:
         listing = scan(root, progress, hidden=config.hidden)
-        return _result(job, _plan(job, listing, {}), began, dry_run=True)
+        result = _result(job, _plan(job, listing, {}), began, dry_run=True)
+        return replace(result, notes=(*result.notes, *_standing(job, listing)))
     journal = Journal(target)
     try:
-        result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, began=began)
-        return replace(result, notes=(*journal.notes, *result.notes))
+        result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
+        return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
     except OSError as error:
         raise disk_error(f"{error.filename or target}: {error.strerror}", error.errno, target) from error
     finally:
@@ -150,7 +162,27 @@ def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
     return plan
 
 
-def _run(job: Job, journal: Journal, *, overwrite: bool, trust_scan: bool, began: float) -> PackResult:
+def _standing(job: Job, listing: Listing) -> list[str]:
+    """What a dry run should say of what is at the destination already."""
+    try:
+        refuse_foreign(job.destination)
+        done = _published(job)
+        if done is not None:
+            _compare_published(job, done, listing)
+            return ["the destination holds this very pack: there would be nothing to do"]
+        before = peek(job.destination)
+        if before is not None:
+            _compare_options(job, before, "an unfinished pack")
+            return ["the destination holds an unfinished pack with these options: it would be continued"]
+    except (DestinationError, SourceChanged, DatasetError) as error:
+        return [f"without --overwrite this would be refused: {error.message}"]
+    return []
+
+
+def _run(
+    job: Job, journal: Journal, *, overwrite: bool, trust_scan: bool, on_plan: Callable[["PackResult"], None] | None
+) -> PackResult:
+    began = time.monotonic()
     kept = None if overwrite else journal.kept_listing()
     listing = kept if trust_scan and kept is not None else scan(job.source, job.progress, hidden=job.config.hidden)
     if overwrite:
@@ -164,25 +196,35 @@ def _run(job: Job, journal: Journal, *, overwrite: bool, trust_scan: bool, began
         journal.finish()
         return _result(job, plan, began, manifests=done, already_packed=True)
     _compare_job(journal, job, kept, listing)
+    plan = _plan(job, listing, _failed_before(journal))
+    if kept is None or journal.read("job.json") is None:  # only now: a source that is refused leaves nothing behind
+        journal.begin(job.identity, listing)
+    if on_plan is not None:
+        on_plan(_result(job, plan, began, dry_run=True))
+    writing = _write(job, journal, listing, plan)
+    manifests = writing.publish()
+    journal.finish()
+    return _result(job, writing.plan, began, manifests=manifests, writing=writing)
+
+
+def _write(job: Job, journal: Journal, listing: Listing, plan: PackPlan) -> Writing:
+    """Write until nothing fails: with on_error skip, what cannot be read is left out and the rest planned anew.
+
+    Raises:
+        SourceUnreadable: Something else fails in every round.
+    """
     failed = _failed_before(journal)
     for _ in range(_ROUNDS):
-        plan = _plan(job, listing, failed)
-        if kept is None or journal.read("job.json") is None:  # only now: a source that is refused leaves nothing behind
-            journal.begin(job.identity, listing)
-            kept = listing
         journal.plan_is(plan)
         writing = Writing(job, journal, plan, listing)
         writing.run()
         if not writing.failed:
-            break
+            return writing
         failed = {**failed, **writing.failed}
         journal.write("failed.json", failed)
-    else:
-        msg = f"source files keep failing after {_ROUNDS} rounds"
-        raise SourceUnreadable(msg, path=job.source, hint="The disk may be dying: copy the source first.")
-    manifests = writing.publish()
-    journal.finish()
-    return _result(job, plan, began, manifests=manifests, writing=writing)
+        plan = _plan(job, listing, failed)
+    msg = f"source files keep failing after {_ROUNDS} rounds"
+    raise SourceUnreadable(msg, path=job.source, hint="The disk may be dying: copy the source first.")
 
 
 def _failed_before(journal: Journal) -> dict[str, str]:
@@ -231,9 +273,7 @@ def _compare_published(job: Job, done: Mapping[str, Manifest], listing: Listing)
         if manifest.source_digest != listing.digest():
             msg = "the source has changed since it was packed (files came, went, grew or were touched)"
             hint = "Pack into another folder, or replace the old pack with --overwrite."
-            raise SourceChanged(
-                msg, path=job.source, expected=manifest.source_digest[:16], got=listing.digest()[:16], hint=hint
-            )
+            raise SourceChanged(msg, path=job.source, hint=hint)
 
 
 def _compare_options(job: Job, before: Mapping[str, Any], what: str) -> None:
@@ -245,10 +285,24 @@ def _compare_options(job: Job, before: Mapping[str, Any], what: str) -> None:
     then, now = before["options"], dict(job.identity["options"])  # type: ignore[call-overload]
     differing = sorted(name for name in now if then.get(name) != now[name])
     if differing:
-        msg = f"{what} with other options is there ({', '.join(differing)})"
-        hint = "Give the same options to continue, choose another folder, or use --overwrite to pack anew."
-        expected, got = ({name: side.get(name) for name in differing} for side in (then, now))
-        raise DestinationOccupied(msg, path=job.destination, expected=expected, got=got, hint=hint)
+        changes = "; ".join(
+            f"{_flag(name)} was {_told(name, then.get(name))}, now {_told(name, now[name])}" for name in differing
+        )
+        msg = f"{what} with other options is there ({changes})"
+        hint = "Give the same options, choose another folder, or use --overwrite to pack anew."
+        raise DestinationOccupied(msg, path=job.destination, hint=hint)
+
+
+def _flag(name: str) -> str:
+    """The command line's name of an option."""
+    named = {"shard_bytes": "--shard-size", "write_cls": "--cls"}
+    return named.get(name, f"--{name.replace('_', '-')}")
+
+
+def _told(name: str, value: object) -> str:
+    if value is None:
+        return "not given"
+    return format_size(value) if name == "shard_bytes" and isinstance(value, int) else str(value)
 
 
 def _compare_job(journal: Journal, job: Job, kept: Listing | None, listing: Listing) -> None:

@@ -43,7 +43,7 @@ class Journal:
         self.folder = os.path.join(destination, FOLDER, "job")
         self.notes: list[str] = []
         """What the user should know of this place."""
-        _refuse_foreign(destination)
+        refuse_foreign(destination)
         self._made = not os.path.isdir(destination)
         self._flock = lock
         try:
@@ -207,7 +207,22 @@ def _published(destination: str) -> list[tuple[str, str, int]]:
     return found
 
 
-def _refuse_foreign(destination: str) -> None:
+def peek(destination: str) -> dict[str, Any] | None:
+    """The options of an unfinished job at a destination, without touching it; None where there is none."""
+    try:
+        with open(os.path.join(destination, FOLDER, "job", "job.json"), encoding="utf-8") as file:
+            found: dict[str, Any] = json.load(file)
+            return found
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def refuse_foreign(destination: str) -> None:
+    """Let nothing but a new, an empty, or a folder of fastfeed's pass.
+
+    Raises:
+        DestinationOccupied: It is something else.
+    """
     if os.path.exists(destination) and not os.path.isdir(destination):
         msg = "the destination is a file"
         raise DestinationOccupied(msg, path=destination, hint="Name a folder that is new or empty.")

@@ -1,5 +1,6 @@
 """How a listing is read: splits, classes, files; which files make a sample; each decision with its reason. Pure functions."""
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +20,8 @@ from fastfeed.packer.scan import LeftOut, Listing
 from fastfeed.sample import printable
 from fastfeed.units import format_count
 
-SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval", "unlabeled"})
+_SPLIT = re.compile(r"(?:train|training|val|valid|validation|dev|test|testing|eval|unlabeled)(?:[-_]?\d+)?")
+"""Names of splits, also with a number or a year: val, train2017."""
 PARALLEL_NAMES = frozenset({
     "images", "image", "imgs", "img", "jpegimages", "labels", "label", "masks", "mask", "annotations", "annotation",
     "segmentation", "captions", "texts", "audio", "depth",
@@ -91,12 +93,16 @@ def read_layout(listing: Listing, config: PackConfig) -> list[Draft]:
         draft.why.insert(0, why)
     stray = [LeftOut(listing.names[number], "beside", "beside the split folders") for number in listing.files_of(0)]
     drafts[0].left_out.extend(stray)
+    empty = [printable(draft.split) for draft in drafts if not len(draft)]
+    if empty:
+        msg = f"there is no file to pack in {', '.join(empty)}"
+        raise SourceUnreadable(msg, hint="Remove what is empty, or pack the other splits on their own.")
     return _one_class_map(drafts, config)
 
 
 def _nothing(listing: Listing) -> SourceUnreadable:
     others = len(listing.left_out) + len(listing.unreadable)
-    msg = "there is no file to pack" + (f": all {others} entries are hidden, special or unreadable" if others else "")
+    msg = "there is no file to pack" + (f": what there is ({others}) is hidden, special or unreadable" if others else "")
     return SourceUnreadable(msg, hint="Give a folder with files in it, or in folders below it.")
 
 
@@ -108,7 +114,7 @@ def _below(listing: Listing, prefix: str) -> list[str]:
 
 def _splits(listing: Listing, tops: list[str], config: PackConfig) -> tuple[list[str], str]:
     """The split folders (none for one dataset) and the reason."""
-    known = [name for name in tops if name.lower() in SPLIT_NAMES]
+    known = [name for name in tops if _SPLIT.fullmatch(name.lower())]
     if config.layout not in {"auto", "splits"}:
         return [], f"layout {config.layout}: asked for"
     if config.layout == "splits":
@@ -157,15 +163,24 @@ def _choose(listing: Listing, prefix: str, config: PackConfig) -> tuple[str, str
         return "files", f"{where}files: no folders to take as classes"
     parallel = [name for name in tops if name.lower() in PARALLEL_NAMES]
     if len(parallel) > 1 or len(parallel) == len(tops):
-        msg = f"{where}the folders {', '.join(map(printable, tops[:_SHOWN]))} look like parallel trees, not like classes"
-        hint = "Choose: --layout files (each path is a sample) or --layout classes (each folder is a class)."
+        look = (
+            "looks like one of parallel trees, not like a class"
+            if len(tops) == 1
+            else "look like parallel trees, not like classes"
+        )
+        msg = f"{where}{', '.join(map(printable, tops[:_SHOWN]))} {look}"
+        hint = (
+            "Parallel trees cannot be joined yet: put files that belong together side by side (0001.jpg 0001.txt), or choose "
+            "--layout files (each file is a sample of its own)"
+        ) + ("." if prefix else " or --layout classes (each folder is a class).")
         raise SourceAmbiguous(msg, hint=hint)
     if not _stray(listing, listing.folders.index(prefix), len(own)):
         example = printable(listing.names[own[0]])
-        msg = f"{where}there are {format_count(len(own), 'file')} ({example} ...) beside {format_count(len(tops), 'folder')}"
+        folders = f"{format_count(len(tops), 'folder')} ({printable(tops[0])}{' ...' if len(tops) > 1 else ''})"
+        msg = f"{where}there are {format_count(len(own), 'file')} ({example} ...) beside {folders}"
         hint = "Choose: --layout classes (a class a folder, the files beside are left out) or --layout files (all are samples)."
         raise SourceAmbiguous(msg, hint=hint)
-    return "classes", f"{where}a class a folder, as ImageFolder reads it: {format_count(len(tops), 'class', 'classes')}"
+    return "classes", f"{where}one class per folder: {format_count(len(tops), 'class', 'classes')}"
 
 
 def _classes(listing: Listing, prefix: str, config: PackConfig) -> Draft:
@@ -175,6 +190,9 @@ def _classes(listing: Listing, prefix: str, config: PackConfig) -> Draft:
         (f[len(start) :], number) for number, f in enumerate(listing.folders) if f.startswith(start) and len(f) > len(start)
     ]
     inside.sort(key=lambda item: (item[0].partition("/")[0], item[0]))
+    if not inside:
+        msg = "there are no folders to take as classes"
+        raise SourceAmbiguous(msg, hint="Use --layout files, or name a folder that holds class folders.")
     draft = Draft(prefix, "classes", [], as_imagefolder=True)
     grouper = _Grouper(listing, [number for _, number in inside], config, merge_images=config.group == "stem")
     assert draft.classes is not None
@@ -184,9 +202,7 @@ def _classes(listing: Listing, prefix: str, config: PackConfig) -> Draft:
         draft.classes.append(name)
     own = listing.files_of(listing.folders.index(prefix))
     for number in own:
-        draft.left_out.append(
-            LeftOut(f"{start}{listing.names[number]}", "beside", "beside the class folders; ImageFolder ignores it too")
-        )
+        draft.left_out.append(LeftOut(f"{start}{listing.names[number]}", "beside", "beside the class folders"))
     grouper.report(draft)
     _compare_with_imagefolder(draft, grouper)
     return draft

@@ -13,7 +13,7 @@ from itertools import accumulate
 from fastfeed.archive import tar
 from fastfeed.archive.shard import CLASS_FIELD, shard_file
 from fastfeed.config import PackConfig
-from fastfeed.errors import SourceAmbiguous, SourceUnreadable
+from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
 from fastfeed.packer.layout import Draft, read_layout
 from fastfeed.packer.names import KeyMaker, safe_key
 from fastfeed.packer.scan import UNREADABLE, LeftOut, Listing
@@ -23,6 +23,7 @@ from fastfeed.units import format_count, format_size
 CLASS_MEMBER = -1
 """In place of a file number: a member that holds the class number."""
 _NOTABLE_OVERHEAD = 0.1
+_NOTABLE_BYTES = 10 << 20
 _SHOWN = 5
 
 
@@ -108,6 +109,7 @@ def make_plan(listing: Listing, config: PackConfig, *, name: str, exclude: SkipL
     left_out: dict[str, list[LeftOut]] = {draft.split: list(draft.left_out) for draft in drafts}
     bad = _Bad(listing, exclude, failed)
     kept = [bad.keep(draft, own, left_out[draft.split]) for draft, own in zip(drafts, keys, strict=True)]
+    _refuse_idle(exclude, listing)
     excluded = {item.source for items in left_out.values() for item in items if item.kind == "excluded"}
     unreadable = [item for item in listing.unreadable if item.source not in excluded]
     if unreadable and config.on_error == "stop":
@@ -130,6 +132,15 @@ def make_plan(listing: Listing, config: PackConfig, *, name: str, exclude: SkipL
     return PackPlan(tuple(datasets), left_out, limited, notes)
 
 
+def _refuse_idle(exclude: SkipList, listing: Listing) -> None:
+    """A skip list of which no entry matches is one for another source."""
+    if exclude.entries and len(list(exclude.unmatched())) == len(exclude.entries):
+        msg = f"none of the {format_count(len(exclude.entries), 'entry', 'entries')} of the skip list matches a sample"
+        got = exclude.entries[0].source or exclude.entries[0].key
+        hint = "Paths in a skip list are relative to the source folder."
+        raise UsageError(msg, expected=f"such as {printable(listing.paths[0])}", got=printable(str(got)), hint=hint)
+
+
 def _unreadable(items: Sequence[LeftOut]) -> SourceUnreadable:
     shown = "; ".join(f"{printable(item.source)}: {item.why}" for item in items[:_SHOWN])
     more = f"; and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
@@ -142,7 +153,7 @@ def _keys(drafts: Sequence[Draft], paths: Sequence[str]) -> list[list[str]]:
     maker = KeyMaker([stem for draft in drafts for stem in draft.stems])
     found = []
     for draft in drafts:
-        room = 1 + max(len(CLASS_FIELD), *map(len, set(draft.fields)))
+        room = 1 + max(map(len, {CLASS_FIELD, *draft.fields}))
         found.append(maker.keys(draft.stems, lambda at, draft=draft: paths[draft.files[draft.starts[at]]], room))  # type: ignore[misc]
     return found
 
@@ -211,7 +222,8 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
     shard_name = draft.split if draft.split and config.name is None else f"{name}-{draft.split}" if draft.split else name
     stops = _shard_stops(len(chosen.order), source_bytes, config)
     offsets, shards = _lay_out(stops, _legal_name(shard_name), (starts, files, sizes))
-    why = [*draft.why, _shard_reason(len(shards), len(chosen.order), source_bytes, config)]
+    why = [*draft.why, *_order_reason(chosen, config)]
+    why.append(_shard_reason(len(shards), len(chosen.order), source_bytes, config))
     first_ones = chosen.order[-1] == len(chosen.order) - 1  # behind a sample that is left out, positions are not ImageFolder's
     in_order = "imagefolder" if draft.as_imagefolder and first_ones else "source"
     order = in_order if config.shuffle is None else "shuffled"
@@ -222,6 +234,18 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
         offsets=offsets, shards=tuple(shards), source_files=sum(shard.source_files for shard in shards),
         source_bytes=source_bytes, why=tuple(why),
     )  # fmt: skip
+
+
+def _order_reason(chosen: _Chosen, config: PackConfig) -> list[str]:
+    """Whether position i is ImageFolder's i, and why not."""
+    if not chosen.draft.as_imagefolder:
+        return []
+    if config.shuffle is not None:
+        return [f"positions are not ImageFolder's: shuffled with seed {config.shuffle}"]
+    if chosen.order[-1] >= len(chosen.order):
+        missing = chosen.order[-1] + 1 - len(chosen.order)
+        return [f"positions are not ImageFolder's: {format_count(missing, 'sample', 'samples')} among them left out"]
+    return ["position i and each class number are ImageFolder's"]
 
 
 def _members(
@@ -294,12 +318,12 @@ def _shard_count(samples: int, source_bytes: int, config: PackConfig) -> int:
 
 def _shard_reason(shards: int, samples: int, source_bytes: int, config: PackConfig) -> str:
     each = f"{samples // shards:,} to {-(-samples // shards):,}" if samples % shards else f"{samples // shards:,}"
-    text = f"{format_count(shards, 'shard')} of {each} samples: "
+    text = f"{format_count(shards, 'shard')} of {each} {'sample' if each == '1' else 'samples'}: "
     if config.shards is not None:
         return text + "asked for" + (" (no shard is empty)" if shards < config.shards else "")
     if config.samples_per_shard is not None:
         return text + f"at most {config.samples_per_shard:,} samples a shard were asked for"
-    return text + f"{format_size(source_bytes)} at a target of {format_size(config.shard_bytes)}, counts equal up to one"
+    return text + f"{format_size(source_bytes)} at a target of {format_size(config.shard_bytes)}"
 
 
 def _shard_stops(samples: int, source_bytes: int, config: PackConfig) -> list[int]:
@@ -333,7 +357,11 @@ def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList)
     for dataset in datasets:
         overhead = dataset.size_bytes - dataset.source_bytes
         share = overhead / max(1, dataset.source_bytes)
-        if share > _NOTABLE_OVERHEAD:
+        if dataset.classes is not None and len(dataset.classes) == 1:
+            notes.append(
+                f"{dataset.name}: there is only one class ({printable(dataset.classes[0])}): is the source one folder too high?"
+            )
+        if share > _NOTABLE_OVERHEAD and overhead > _NOTABLE_BYTES:
             much = f"{format_size(overhead)}, {share:.0%} of the source"
             text = f"{dataset.name}: its files are small: tar headers and padding add {much}"
             classes = dataset.files.count(CLASS_MEMBER) * 2 * tar.BLOCK_BYTES
@@ -342,12 +370,15 @@ def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList)
             )
     if listing.repeated:
         first = listing.repeated[0]
-        text = f"{format_count(len(listing.repeated), 'file')} are links to others in the source, packed once for each name"
+        text = f"{format_count(len(listing.repeated), 'file')} met again under another name (a link), packed under each"
         notes.append(f"{text} ({printable(first.source)}: {first.why})")
+    mixed = {dataset.classes is None for dataset in datasets}
+    if len(mixed) > 1:
+        without = ", ".join(dataset.name for dataset in datasets if dataset.classes is None)
+        notes.append(f"{without}: no classes, though other splits have them")
     missed = list(exclude.unmatched())
     if missed:
         first_name = missed[0].source or missed[0].key or f"index {missed[0].index}"
-        notes.append(
-            f"{format_count(len(missed), 'entry', 'entries')} of the skip list match no sample ({printable(first_name)})"
-        )
+        matches = "entry of the skip list matches", "entries of the skip list match"
+        notes.append(f"{format_count(len(missed), *matches)} no sample ({printable(first_name)})")
     return tuple(notes)

@@ -298,7 +298,7 @@ class _Walk:
         else:
             listing.codecs.frombytes(bytes([NOT_SNIFFED]) * len(names))
         listing.folder_starts.append(len(listing))
-        self.progress.advance(len(names), sum(sizes))
+        self.progress.advance(len(names), 0)  # nothing is read: bytes a second would mislead
 
     def _facts(self, prefix: str, entry: os.DirEntry[str]) -> os.stat_result | None:
         """What the system says of a file; zeros for one that cannot be read, None for one that is never opened."""

@@ -162,7 +162,10 @@ def _begin(target: str, digests: list[str]) -> bool:
     finished = os.path.isdir(os.path.dirname(note))  # killed at the very end, between the note's removal and the folder's
     if others and not finished:
         msg = "the destination holds other files"
-        raise DestinationOccupied(msg, path=target, hint="Name a folder that is new or empty.")
+        hint = (
+            "If an unpack of this dataset has finished there, nothing is left to do; else name a folder that is new or empty."
+        )
+        raise DestinationOccupied(msg, path=target, hint=hint)
     os.makedirs(os.path.dirname(note), exist_ok=True)
     with open(note + ".part", "w", encoding="utf-8") as file:
         json.dump(digests, file)

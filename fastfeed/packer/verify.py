@@ -44,6 +44,7 @@ class Finding:
     shard: str | None = None
     sample: int | None = None
     key: str | None = None
+    source: str | None = None
     member: str | None = None
     start: int | None = None
     stop: int | None = None
@@ -51,7 +52,7 @@ class Finding:
     @classmethod
     def of(cls, error: FastfeedError) -> "Finding":
         """From an error's facts."""
-        names = ("path", "shard", "sample", "key", "member", "start", "stop")
+        names = ("path", "shard", "sample", "key", "source", "member", "start", "stop")
         return cls(type(error).__name__, str(error), **{name: getattr(error, name) for name in names})
 
 
@@ -100,7 +101,7 @@ def verify(path: str | os.PathLike[str], *, workers: int | None = None, progress
     checks = [_Dataset(folder, result) for folder in _datasets(result)]
     for check in checks:
         tasks += check.prepare()
-    progress.start("verify", sum(check.members for check in checks), sum(check.size_bytes for check in checks))
+    progress.start("verify", sum(check.samples for check in checks), sum(check.size_bytes for check in checks))
     stop = threading.Event()
     for check in checks:
         check.progress, check.stop = progress, stop
@@ -166,7 +167,7 @@ class _Dataset:
     def __init__(self, folder: str, result: VerifyResult) -> None:
         self.folder, self.result = folder, result
         self.archive: Archive | None = None
-        self.members = self.size_bytes = 0
+        self.samples = self.size_bytes = 0
         self.progress: Progress = QUIET
         self.stop = threading.Event()
         self._lock = threading.Lock()
@@ -194,7 +195,7 @@ class _Dataset:
                 self.found(wrong)
         self._strangers({entry.file for entry in record.shards})
         _foreign_in_home(self.folder, _OWN, self.result)
-        self.members, self.size_bytes = record.members, sum(entry.size_bytes for entry in record.shards)
+        self.samples, self.size_bytes = record.samples, sum(entry.size_bytes for entry in record.shards)
         self.result.samples += record.samples
         tasks: list[Callable[[], None]] = [lambda entry=entry: self._shard(entry, walk=bool(whole)) for entry in record.shards]  # type: ignore[misc]
         if self.archive is not None and whole and listed:
@@ -276,13 +277,12 @@ class _Dataset:
                 is_class = place.field == CLASS_FIELD and labels is not None and made is not None and not made[place.row]
                 if is_class and labels is not None and tape.payload != str(labels[position]).encode():
                     msg = "a class member holds another number than the index"
-                    yield _at(
-                        ShardDamaged(msg, expected=int(labels[position]), got=tape.payload[:20]), archive, position, place
-                    )
+                    wrong = ShardDamaged(msg, expected=int(labels[position]), got=tape.payload[:20])
+                    yield archive.at(wrong, position, place)
                 count += 1
             with self._lock:
                 self.result.members += count
-            self.progress.advance(count, tape.passed())
+            self.progress.advance(1, tape.passed())
         start = tape.at
         if tape.take(entry.size_bytes - start).strip(b"\0") or entry.size_bytes - start != tar.trailer_bytes(start):
             msg = "the end of a shard is not zeros up to a whole record"
@@ -344,20 +344,20 @@ def _member(archive: Archive, position: int, place: Place, tape: _Tape) -> Itera
     if place.start != tape.at + tar.BLOCK_BYTES:
         msg = "index and shard disagree where a member begins"
         moved = IndexDamaged(msg, expected=tape.at + tar.BLOCK_BYTES, got=place.start, hint=_RESTORE)
-        yield _at(moved, archive, position, place)
+        yield archive.at(moved, position, place)
         tape.take(place.start - tape.at - tar.BLOCK_BYTES)
     begin = tape.at
     try:
         check_header(tape.take(tar.BLOCK_BYTES), archive.member_name(position, place.field), size)
     except ShardDamaged as error:
-        located = _at(error, archive, position, place)
+        located = archive.at(error, position, place)
         located.start, located.stop = begin, begin + tar.BLOCK_BYTES
         yield located
     problem = _payload(place, tape)
     if problem is not None:
-        yield _at(problem, archive, position, place)
+        yield archive.at(problem, position, place)
     if tape.take(tar.padding_bytes(size)).strip(b"\0"):
-        located = _at(ShardDamaged("the padding behind a member is not zeros", hint=_RESTORE), archive, position, place)
+        located = archive.at(ShardDamaged("the padding behind a member is not zeros", hint=_RESTORE), position, place)
         located.start, located.stop = place.stop, place.stop + tar.padding_bytes(size)
         yield located
 
@@ -378,9 +378,3 @@ def _payload(place: Place, tape: _Tape) -> ShardDamaged | None:
         msg = "the bytes of a member differ from their checksum"
         return ShardDamaged(msg, expected=f"xxh3 {place.xxh3:016x}", got=digest.hexdigest(), hint=_RESTORE)
     return None
-
-
-def _at(error: FastfeedError, archive: Archive, position: int, place: Place) -> FastfeedError:
-    error.shard, error.sample, error.key = place.shard, position, archive.key(position)
-    error.member, error.start, error.stop = archive.member_name(position, place.field), place.start, place.stop
-    return error

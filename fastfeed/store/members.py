@@ -97,11 +97,8 @@ class MemberReader:
             raise self.located(error, position, place)
 
     def located(self, error: FastfeedError, position: int, place: Place) -> FastfeedError:
-        """The same error, with shard, sample, key, member and byte range filled in."""
-        error.shard, error.sample, error.key = place.shard, position, self.archive.key(position)
-        error.member = self.archive.member_name(position, place.field)
-        error.start, error.stop = place.start, place.stop
-        return error
+        """The same error, with its place filled in."""
+        return self.archive.at(error, position, place)
 
 
 def _runs(places: Sequence[Place]) -> list[list[Place]]:
