@@ -1,8 +1,6 @@
-"""Frozen configurations that prove themselves, and the only reading of the environment."""
+"""Frozen configurations that prove themselves. Whatever reads the environment would stand here; nothing does yet."""
 
-import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -105,12 +103,6 @@ class PackOptions(TypedDict, total=False):
     on_error: OnError
 
 
-def worker_environment() -> dict[str, str]:
-    """The environment for a worker process: this one's, with this very package importable and nothing on stdin decoded."""
-    here = str(Path(__file__).parent.parent)
-    paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PYTHONDONTWRITEBYTECODE": str(int(sys.dont_write_bytecode) or ""),
-    }
+def package_folder() -> str:
+    """The folder that this very fastfeed is imported from."""
+    return str(Path(__file__).parent.parent)

@@ -14,7 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fastfeed.config import worker_environment
+from fastfeed.config import package_folder
 
 DEADLINE_SECONDS = 60
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
@@ -28,7 +28,7 @@ def command_line(*arguments: object) -> list[str]:
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment, the package importable wherever the command runs."""
-    return {**worker_environment(), **(more or {})}
+    return {**os.environ, "PYTHONPATH": package_folder(), **(more or {})}
 
 
 def run(
@@ -87,16 +87,23 @@ def record(*arguments: object, kind: type, code: int = 0, **options: Any) -> dic
     return found
 
 
-def on_a_terminal(*arguments: object, columns: int = 120) -> tuple[int, str, str]:
+def on_a_terminal(*arguments: object, columns: int = 120, stdout_too: bool = False) -> tuple[int, str, str]:
     """Run the command with a pseudo terminal as stderr.
 
+    Args:
+        *arguments: Of the command.
+        columns: The terminal's width.
+        stdout_too: The terminal is stdout as well.
+
     Returns:
-        Exit code, stdout, and all that the terminal got.
+        Exit code, stdout (empty where the terminal got it), and all that the terminal got.
     """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    env = environment({"TERM": "xterm-256color"})
+    env = {name: value for name, value in env.items() if name not in {"COLUMNS", "LINES"}}  # they outdo the terminal's width
     with subprocess.Popen(
-        command_line(*arguments), stdout=subprocess.PIPE, stderr=slave, env=environment({"TERM": "xterm-256color"})
+        command_line(*arguments), stdout=slave if stdout_too else subprocess.PIPE, stderr=slave, env=env,
     ) as process:  # fmt: skip
         os.close(slave)
         shown = b""
@@ -109,6 +116,5 @@ def on_a_terminal(*arguments: object, columns: int = 120) -> tuple[int, str, str
                 break
             shown += data
         os.close(master)
-        assert process.stdout is not None
-        out = process.stdout.read().decode()
+        out = process.stdout.read().decode() if process.stdout is not None else ""
     return process.returncode, out, shown.decode()

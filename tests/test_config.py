@@ -1,13 +1,11 @@
 """fastfeed/config.py: a configuration proves itself; the environment of workers."""
 
 import os
-import subprocess
-import sys
 from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from fastfeed.config import DEFAULT_SHARD_BYTES, PackConfig, PackOptions, worker_environment
+from fastfeed.config import DEFAULT_SHARD_BYTES, PackConfig, PackOptions, pack_config, package_folder
 from fastfeed.errors import UsageError
 
 
@@ -32,10 +30,12 @@ def test_it_is_frozen():
         ({"group": "all"}, "group is one of auto, stem, none: got 'all'"),
         ({"class_map": "both"}, "class_map is one of equal, union: got 'both'"),
         ({"on_error": "ignore"}, "on_error is one of stop, skip: got 'ignore'"),
-        ({"shard_bytes": 0}, "shard_bytes counts from 1: got 0"),
-        ({"shards": -1}, "shards counts from 1: got -1"),
-        ({"samples_per_shard": 0}, "samples_per_shard counts from 1: got 0"),
-        ({"limit": 0}, "limit counts from 1: got 0"),
+        ({"shard_bytes": 0}, "shard_bytes is a whole number from 1: got 0"),
+        ({"shards": -1}, "shards is a whole number from 1: got -1"),
+        ({"samples_per_shard": 0}, "samples_per_shard is a whole number from 1: got 0"),
+        ({"limit": 0}, "limit is a whole number from 1: got 0"),
+        ({"limit": 2.0}, "limit is a whole number from 1: got 2.0"),
+        ({"shard_bytes": "1MiB"}, "shard_bytes is a whole number from 1: got 1MiB"),
         ({"shards": 2, "samples_per_shard": 2}, "shards and samples_per_shard exclude each other"),
         ({"name": "a.b"}, "a shard name is 1 to 60 letters, digits, - and _: got 'a.b'"),
         ({"name": ""}, "a shard name is 1 to 60"),
@@ -49,21 +49,43 @@ def test_what_is_wrong_is_refused_by_name(options, text):
         PackConfig(**options)
 
 
-def test_a_worker_finds_this_very_package(tmp_path):
-    code = "import fastfeed, os; print(os.path.dirname(fastfeed.__file__))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=worker_environment(), cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+def test_a_configuration_from_options():
+    assert pack_config({}) == PackConfig()
+    assert pack_config({"shards": 3, "write_cls": False}) == PackConfig(shards=3, write_cls=False)
+
+
+@pytest.mark.parametrize(("given", "size"), [("1MiB", 1 << 20), ("1.5GB", 1_500_000_000), ("4096", 4096), (7, 7)])
+def test_a_size_may_be_a_text(given, size):
+    options = {"shard_bytes": given}
+    assert pack_config(options).shard_bytes == size
+    assert options == {"shard_bytes": given}, "the caller's mapping is the caller's"
+
+
+NAMES = ", ".join(field.name for field in fields(PackConfig))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"shard_size": 5}, f"pack has no option shard_size: expected among {NAMES}, got shard_size"),
+        ({"b": 1, "shards": 1, "a": 2}, f"pack has no option a, b: expected among {NAMES}, got a, b"),
+        ({"shard_bytes": "0"}, "shard_bytes is a whole number from 1: got 0"),
+        ({"shards": "3"}, "shards is a whole number from 1: got 3"),
+    ],
+)
+def test_options_that_are_wrong_are_refused(options, text):
+    with pytest.raises(UsageError) as caught:
+        pack_config(options)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("text", ["big", "", "-1MiB", "5 parsecs"])
+def test_a_size_that_is_none_is_refused_by_name(text):
+    with pytest.raises(UsageError, match=r"^shard_bytes: .*size"):
+        pack_config({"shard_bytes": text})
+
+
+def test_the_folder_that_this_very_package_is_in():
     import fastfeed
 
-    assert done.stdout.strip() == os.path.dirname(fastfeed.__file__)
-
-
-def test_a_worker_keeps_what_the_user_put_on_the_path(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", "/somewhere")
-    monkeypatch.setenv("COLOUR", "green")
-    environment = worker_environment()
-    assert environment["PYTHONPATH"].split(os.pathsep)[1:] == ["/somewhere"]
-    assert environment["COLOUR"] == "green"
-    monkeypatch.delenv("PYTHONPATH")
-    assert os.pathsep not in worker_environment()["PYTHONPATH"]
+    assert os.path.dirname(os.path.dirname(fastfeed.__file__)) == package_folder()

@@ -1,18 +1,18 @@
 """fastfeed/errors.py: the tree, its exit codes, and what an error says."""
 
 import inspect
-import pickle  # noqa: TID251 - errors cross process borders by pickle: that is what is tested
+import pickle
 import re
 
 import pytest
 
 from fastfeed import errors
-from fastfeed.errors import FastfeedError, IndexDamaged, ShardDamaged, UsageError
+from fastfeed.errors import FastfeedError, IndexDamaged, NotADataset, ShardDamaged, UsageError
 
 TREE = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, FastfeedError)]
 FACTS = {
-    "path": "/data/x", "shard": "train-000003.tar", "sample": 7, "key": "cat/1", "member": "cat/1.jpg", "start": 512,
-    "stop": 600, "expected": "88 bytes", "got": "80 bytes", "hint": "Copy it again.",
+    "path": "/data/x", "shard": "train-000003.tar", "sample": 7, "key": "cat/1", "source": "cat/1 (2).jpg",
+    "member": "cat/1.jpg", "start": 512, "stop": 600, "expected": "88 bytes", "got": "80 bytes", "hint": "Copy it again.",
 }  # fmt: skip
 
 
@@ -42,11 +42,13 @@ def test_each_branch_has_its_own_exit_code():
     assert sorted(codes.values()) == [2, 3, 4, 5, 6, 7, 8]
 
 
-def test_a_leaf_has_the_code_of_its_branch():
+def test_a_leaf_has_the_code_of_its_branch_but_where_nothing_is():
+    """A script tells "not packed yet" from "damaged" by the code."""
     for found in TREE:
         parent = found.__bases__[0]
         if parent in TREE and parent is not FastfeedError:
-            assert found.exit_code == parent.exit_code, found.__name__
+            assert found.exit_code == (9 if found is NotADataset else parent.exit_code), found.__name__
+    assert [found for found in TREE if found.exit_code == 9] == [NotADataset]
 
 
 def test_a_usage_error_is_a_value_error():
@@ -57,8 +59,8 @@ def test_a_usage_error_is_a_value_error():
 def test_the_text_says_what_where_expected_got_and_what_to_do():
     text = str(ShardDamaged("a shard ends too early", **FACTS))  # type: ignore[arg-type]
     assert text == (
-        "a shard ends too early (/data/x, shard train-000003.tar, sample 7, key 'cat/1', member 'cat/1.jpg', bytes [512, 600))"
-        ": expected 88 bytes, got 80 bytes. Copy it again."
+        "a shard ends too early (/data/x, shard train-000003.tar, sample 7, key 'cat/1', source 'cat/1 (2).jpg', "
+        "member 'cat/1.jpg', bytes [512, 600)): expected 88 bytes, got 80 bytes. Copy it again."
     )
 
 
@@ -70,6 +72,7 @@ def test_the_text_says_what_where_expected_got_and_what_to_do():
         ({"expected": 0}, "it broke: expected 0"),
         ({"start": 0}, "it broke (bytes [0, ...))"),
         ({"sample": 0}, "it broke (sample 0)"),
+        ({"source": "a\n.jpg"}, "it broke (source 'a\\n.jpg')"),
         ({"hint": "Mend it."}, "it broke. Mend it."),
     ],
 )

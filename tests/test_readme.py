@@ -1,16 +1,21 @@
 """The README says what the code does: commands, options, exit codes, names."""
 
 import re
+import subprocess
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
+from commands import environment
+from helpers import ROOT, make_photos, packed
 
 import fastfeed
 from fastfeed import errors
 from fastfeed.cli.main import CLOSED_PIPE, INTERRUPTED, TERMINATED, cli
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+README = (ROOT / "README.md").read_text()
 
 
 def options() -> set[str]:
@@ -47,12 +52,35 @@ def test_exit_codes_are_those_of_the_errors_and_of_the_help():
 
 
 def test_every_public_name_that_it_uses_exists():
-    used = set(re.findall(r"\bfastfeed\.([A-Za-z]\w*)\b(?!/)", README)) - {"open", "packer"}
+    imports = re.findall(r"^from (fastfeed\.[\w.]+) import (.+)$", README, re.MULTILINE)
+    assert imports
+    for module, names in imports:
+        for name in names.split(", "):
+            assert hasattr(import_module(module), name), name
+    rest = re.sub(r"^from .*", "", README, flags=re.MULTILINE)
+    used = set(re.findall(r"\bfastfeed\.([A-Za-z]\w*)\b(?!/)", rest))
     assert used
     assert used <= set(fastfeed.__all__)
 
 
-@pytest.mark.parametrize("name", ["classes", "class_to_idx", "targets", "samples", "column", "open"])
+def test_the_script_that_finds_what_is_broken_and_slow(tmp_path: Path):
+    """As it stands in the README, but for the path; what it writes is what --exclude takes."""
+    source = make_photos(tmp_path / "src", each=2)
+    (source / "dog" / "b c.jpg").write_bytes(b"no picture")
+    packed(source, tmp_path / "packed")
+    (script,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "SkipList.write" in block]
+    script = script.replace("/data/imagenet-packed/train", str(tmp_path / "packed"))
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "source 'dog/b c.jpg'" in done.stdout
+    assert re.search(r"^decode took \d+\.\d{3} s: b'(cat|dog)/", done.stdout, re.MULTILINE)
+    assert (tmp_path / "skip.jsonl").read_text() == '{"source": "dog/b c.jpg", "kind": "undecodable"}\n'
+    assert packed(source, tmp_path / "clean", exclude=str(tmp_path / "skip.jsonl")).datasets[0].samples == 4
+
+
+@pytest.mark.parametrize("name", ["classes", "class_to_idx", "targets", "samples", "columns", "column", "open", "identity"])
 def test_every_attribute_that_it_promises_exists(name):
     assert f"`ds.{name}" in README
     assert hasattr(fastfeed.PackedDataset, name)

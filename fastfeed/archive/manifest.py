@@ -19,6 +19,7 @@ FOLDER = ".fastfeed"
 MANIFEST, INDEX, LEFT_OUT, GROUP = "manifest.json", "index", "left-out.jsonl", "pack.json"
 VERSION = 1
 """Of the format: what README.md describes. It stays readable by every later release."""
+LAYOUTS, ORDERS = ("classes", "files"), ("imagefolder", "source", "shuffled")
 WRITER = 1
 """Of the rules by which pack lays out bytes: the same source, options and writer give the same bytes."""
 
@@ -100,7 +101,7 @@ def encode(record: Manifest | Group) -> bytes:
 
 
 def _canonical(body: Mapping[str, object]) -> bytes:
-    return (json.dumps(body, sort_keys=True, indent=1) + "\n").encode("ascii")
+    return (json.dumps(body, sort_keys=True, indent=1, allow_nan=False) + "\n").encode("ascii")
 
 
 def decode(raw: bytes, path: str) -> Manifest | Group:
@@ -176,11 +177,7 @@ def _prove(manifest: Manifest) -> None:
     for name in ("samples", "members", "source_files", "source_bytes", "left_out_count", "writer"):
         _count(getattr(manifest, name), name)
     _sha256(manifest.source_digest)
-    if not _texts([manifest.name, manifest.split, manifest.layout, manifest.order]):
-        msg = "name, split, layout and order are not all strings"
-        raise ValueError(msg)
-    if manifest.split:
-        _split(manifest.split)
+    _prove_words(manifest)
     counts = [entry.samples for entry in manifest.shards]
     if not counts or min(counts) < 1 or max(counts) - min(counts) > 1:
         msg = f"the shards hold {sorted(set(counts))} samples: none may be empty, and they may differ by one"
@@ -194,6 +191,21 @@ def _prove(manifest: Manifest) -> None:
         raise ValueError(msg)
     if (manifest.index.file, manifest.left_out.file) != (INDEX, LEFT_OUT):
         msg = f"index and list of left-out files are not called {INDEX} and {LEFT_OUT}"
+        raise ValueError(msg)
+
+
+def _prove_words(manifest: Manifest) -> None:
+    if not _texts([manifest.name, manifest.split, manifest.layout, manifest.order]):
+        msg = "name, split, layout and order are not all strings"
+        raise ValueError(msg)
+    if manifest.split:
+        _split(manifest.split)
+    options: object = manifest.options
+    if not isinstance(options, Mapping) or manifest.layout not in LAYOUTS or manifest.order not in ORDERS:
+        msg = f"options, layout or order is {(options, manifest.layout, manifest.order)!r}"
+        raise ValueError(msg)
+    if any(not name or "/" in name or "\0" in name or name in {".", ".."} for name in manifest.classes or ()):
+        msg = "a class has a name that no folder can have"
         raise ValueError(msg)
 
 

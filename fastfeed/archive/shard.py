@@ -10,6 +10,7 @@ from fastfeed.errors import IndexDamaged, ShardDamaged
 
 SUFFIX = ".tar"
 MAX_FIELD_BYTES = 32
+MAX_PART_BYTES, MAX_PATH_BYTES = 255, 4095
 _PART = r"(?!__)[A-Za-z0-9_+@=,~%^!#()-]+"
 LEGAL_KEY = re.compile(rf"{_PART}(?:/{_PART})*")
 """Printable ASCII without blank, dot or semicolon; no part is empty or begins with a dot or two underscores."""
@@ -30,6 +31,13 @@ def all_legal_keys(keys: Sequence[str]) -> bool:
     if not text.isascii() or set(text.translate(_DROP_KEY_CHARACTERS)) - {"\n", "/"} or text.count("\n") != len(keys) + 1:
         return False
     return not any(wrong in text for wrong in ("\n\n", "\n/", "/\n", "//", "\n__", "/__"))
+
+
+def is_safe_source(raw: bytes) -> bool:
+    """Whether an original path stays below the folder that it is written to: relative, no empty part, no dot or two."""
+    parts = raw.split(b"/")
+    legal = not any(part in {b"", b".", b".."} or b"\0" in part or len(part) > MAX_PART_BYTES for part in parts)
+    return legal and len(raw) <= MAX_PATH_BYTES
 
 
 def shard_file(name: str, number: int) -> str:

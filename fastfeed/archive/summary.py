@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastfeed.archive.dataset import Archive, datasets_in
 from fastfeed.archive.index import MEMBER, SAMPLE, column_names
 from fastfeed.archive.manifest import FOLDER
+from fastfeed.archive.regular import open_regular
 from fastfeed.errors import IndexDamaged
 from fastfeed.media import Codec
 
@@ -148,7 +149,7 @@ def _classes(archive: Archive) -> tuple[ClassInfo, ...] | None:
 def _left_out(archive: Archive) -> dict[str, int]:
     path = os.path.join(archive.path, FOLDER, archive.manifest.left_out.file)
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=open_regular) as file:
             return dict(Counter(str(json.loads(line)["kind"]) for line in file).most_common())
     except (OSError, ValueError, KeyError, TypeError) as error:
         msg = f"the list of left-out files cannot be read: {error}"

@@ -69,11 +69,22 @@ def _run(arguments: list[str]) -> int:
         render.interrupted(output.interrupted())
         return TERMINATED if isinstance(error.__context__ or error, _Terminated) else INTERRUPTED
     except (BrokenPipeError, SystemExit):  # click and rich make the one the other, and nothing else
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output has gone: not our fault
-        return CLOSED_PIPE
+        return _unread()
     except Exception as error:  # noqa: BLE001 - what nobody foresaw is told in words too, and never passes for success
         output.close()
-        return _told(error, output)
+        try:
+            return _flushed(_told(error, output))
+        except BrokenPipeError:
+            return _unread()
+
+
+def _unread() -> int:
+    """The reader of our output has gone: nothing more can be said, and nothing may be said at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            os.dup2(nowhere, stream.fileno())
+    return CLOSED_PIPE
 
 
 def _told(error: Exception, output: common.Output) -> int:

@@ -10,25 +10,34 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Any, Self
 
-from fastfeed.config import worker_environment
+from fastfeed.config import package_folder
 from fastfeed.errors import WorkerDied
 from fastfeed.packer.worker import Order
 
 _TAIL_BYTES = 4000
+_START = """
+import sys
+site = [at for at, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages"))]
+sys.path.insert(site[0] if site else len(sys.path), sys.argv[1])
+from fastfeed.packer.worker import main
+main()
+"""
+"""This very fastfeed, but nothing from the working directory (-P), and no file beside fastfeed before the standard library."""
 
 
 class _Worker:
     """One process, the order that it has, and what it said."""
 
     def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "fastfeed.packer.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env=worker_environment(), process_group=0,
+        self.process = subprocess.Popen(  # noqa: S603 - our own code, by this interpreter
+            [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder()], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
         )  # fmt: skip
         self.order: Order | None = None
         self.unread, self.complaint = b"", b""
@@ -121,12 +130,20 @@ class Crew:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """SIGINT and SIGTERM wait; the worker that is started meanwhile lets them through again (worker.main)."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    """SIGINT and SIGTERM wait. Python answers them in the main thread alone, so elsewhere there is nothing to hold."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda caught, _: waiting.append(caught)) for number in numbers]
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for caught in waiting:
+            signal.raise_signal(caught)
 
 
 def _end(worker: _Worker) -> WorkerDied:

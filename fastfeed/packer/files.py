@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import BinaryIO
 
@@ -9,7 +10,7 @@ import xxhash
 
 from fastfeed.archive import columns
 from fastfeed.archive.columns import Column
-from fastfeed.errors import DestinationError, DestinationFull, IndexDamaged
+from fastfeed.errors import DestinationError, DestinationFull, IndexDamaged, UsageError
 from fastfeed.machine import free_bytes
 from fastfeed.units import format_size
 
@@ -43,6 +44,17 @@ def proven_columns(raw: bytes, path: str) -> Mapping[tuple[str, str], Column]:
                 msg, path=path, expected=column.xxh3, got=digest.hexdigest(), hint="Start anew with --overwrite."
             )
     return found
+
+
+def prove_utf8() -> None:
+    """File names must mean the same bytes on every machine.
+
+    Raises:
+        UsageError: Python was started so that they do not.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        msg = f"Python takes file names as {sys.getfilesystemencoding()} here"
+        raise UsageError(msg, expected="utf-8", hint="Set PYTHONUTF8=1, or a UTF-8 locale such as LC_ALL=C.UTF-8.")
 
 
 def sync_folder(path: str) -> None:

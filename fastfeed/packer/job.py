@@ -6,27 +6,26 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Unpack
+from typing import Unpack
 
-from fastfeed.archive.dataset import read_record
-from fastfeed.archive.manifest import FOLDER, LEFT_OUT, WRITER, Group, Manifest
+from fastfeed.archive.dataset import Archive
+from fastfeed.archive.manifest import FOLDER, LEFT_OUT, WRITER, Manifest
+from fastfeed.archive.regular import open_regular
 from fastfeed.config import PackConfig, PackOptions, pack_config
 from fastfeed.errors import (
-    DatasetError,
-    DestinationError,
-    DestinationOccupied,
-    NotADataset,
+    DestinationFull,
     SourceChanged,
     SourceUnreadable,
     UsageError,
 )
 from fastfeed.machine import free_bytes
-from fastfeed.packer.files import disk_error
-from fastfeed.packer.journal import Journal, peek, refuse_foreign
+from fastfeed.packer.compare import compare_job, compare_published, published, standing
+from fastfeed.packer.files import disk_error, prove_utf8
+from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
 from fastfeed.packer.scan import LeftOut, Listing, scan
 from fastfeed.packer.writing import Job, Writing, worker_count
-from fastfeed.sample import SkipList, printable
+from fastfeed.sample import SkipList
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import format_count, format_size
 
@@ -84,7 +83,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     destination: str | os.PathLike[str],
     *,
     workers: int | None = None,
-    exclude: str | SkipList | None = None,
+    exclude: str | os.PathLike[str] | SkipList | None = None,
     overwrite: bool = False,
     dry_run: bool = False,
     trust_scan: bool = False,
@@ -118,18 +117,24 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     if workers is not None and workers < 1:
         msg = "workers counts from 1"
         raise UsageError(msg, got=workers)
+    prove_utf8()
     root, target = os.path.abspath(os.fsdecode(source)), os.path.abspath(os.fsdecode(destination))
     _refuse_overlap(root, target)
-    skip = SkipList.read(exclude) if isinstance(exclude, str) else exclude or SkipList()
+    skip = SkipList.read(os.fsdecode(exclude)) if isinstance(exclude, str | os.PathLike) else exclude or SkipList()
     job = Job(root, target, config, skip, _identity(config, skip, root), workers, progress)
     if dry_run:
         listing = scan(root, progress, hidden=config.hidden)
         result = _result(job, _plan(job, listing, {}), began, dry_run=True)
-        return replace(result, notes=(*result.notes, *_standing(job, listing)))
+        return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
+    done = None if overwrite or os.path.isdir(os.path.join(target, FOLDER, "job")) else published(job)
+    if done is not None:  # without a lock: a finished pack may lie on a disk that cannot be written
+        return _already(job, done, scan(root, progress, hidden=config.hidden), began)
     journal = Journal(target)
     try:
         result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
         return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
+    except BrokenPipeError:
+        raise  # who listened to on_plan has gone: that is no fault of the destination
     except OSError as error:
         raise disk_error(f"{error.filename or target}: {error.strerror}", error.errno, target) from error
     finally:
@@ -162,49 +167,63 @@ def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
     return plan
 
 
-def _standing(job: Job, listing: Listing) -> list[str]:
-    """What a dry run should say of what is at the destination already."""
-    try:
-        refuse_foreign(job.destination)
-        done = _published(job)
-        if done is not None:
-            _compare_published(job, done, listing)
-            return ["the destination holds this very pack: there would be nothing to do"]
-        before = peek(job.destination)
-        if before is not None:
-            _compare_options(job, before, "an unfinished pack")
-            return ["the destination holds an unfinished pack with these options: it would be continued"]
-    except (DestinationError, SourceChanged, DatasetError) as error:
-        return [f"without --overwrite this would be refused: {error.message}"]
-    return []
-
-
 def _run(
     job: Job, journal: Journal, *, overwrite: bool, trust_scan: bool, on_plan: Callable[["PackResult"], None] | None
 ) -> PackResult:
     began = time.monotonic()
     kept = None if overwrite else journal.kept_listing()
     listing = kept if trust_scan and kept is not None else scan(job.source, job.progress, hidden=job.config.hidden)
-    if overwrite:
-        _plan(job, listing, {})  # nothing is removed for a source that cannot be packed
+    if overwrite or journal.is_clearing():
+        plan = _plan(job, listing, {})  # nothing is removed for a source or a disk that cannot do
+        _prove_room(journal, plan)
+        journal.prove_ours(plan)
         journal.clear()
         os.makedirs(job.destination, exist_ok=True)
-    done = _published(job)
+        kept = None
+    done = published(job)
     if done is not None:
-        _compare_published(job, done, listing)
-        plan = _plan(job, listing, _failed_then(job, done, listing))
+        result = _already(job, done, listing, began)
         journal.finish()
-        return _result(job, plan, began, manifests=done, already_packed=True)
-    _compare_job(journal, job, kept, listing)
+        return result
+    compare_job(job, journal.read("job.json"), kept, listing)
     plan = _plan(job, listing, _failed_before(journal))
-    if kept is None or journal.read("job.json") is None:  # only now: a source that is refused leaves nothing behind
+    journal.prove_ours(plan)
+    if kept is None or journal.read("job.json") != job.identity:  # only now: a source that is refused leaves nothing behind
         journal.begin(job.identity, listing)
     if on_plan is not None:
         on_plan(_result(job, plan, began, dry_run=True))
     writing = _write(job, journal, listing, plan)
     manifests = writing.publish()
     journal.finish()
+    if writing.kept:
+        journal.notes.append(
+            f"{format_count(writing.kept, 'shard')} kept from an earlier run, unread: fastfeed verify proves all"
+        )
     return _result(job, writing.plan, began, manifests=manifests, writing=writing)
+
+
+def _already(job: Job, done: Mapping[str, Manifest], listing: Listing, began: float) -> PackResult:
+    """A finished pack of the same source and options, its shards all there, is left alone."""
+    compare_published(job, done, listing)
+    for split in done:
+        Archive(os.path.join(job.destination, split)).prove_shard_sizes()
+    plan = _plan(job, listing, _failed_then(job, done, listing))
+    return _result(job, plan, began, manifests=done, already_packed=True)
+
+
+def _prove_room(journal: Journal, plan: PackPlan) -> None:
+    """Whether a new pack fits once the old one is gone.
+
+    Raises:
+        DestinationFull: It does not; the old one is left.
+    """
+    owned = sum(os.path.getsize(path) for path in journal.owned_shards() if os.path.exists(path))
+    free = free_bytes(journal.destination) + owned
+    if plan.size_bytes > free:
+        msg = "there is not enough space, even without what --overwrite replaces"
+        got = f"{format_size(free)} with the old shards removed"
+        hint = "The old pack is untouched. Free some space, or choose another disk."
+        raise DestinationFull(msg, path=journal.destination, expected=format_size(plan.size_bytes), got=got, hint=hint)
 
 
 def _write(job: Job, journal: Journal, listing: Listing, plan: PackPlan) -> Writing:
@@ -237,106 +256,12 @@ def _failed_then(job: Job, done: Mapping[str, Manifest], listing: Listing) -> di
     found: dict[str, str] = {}
     for split in done:
         try:
-            with open(os.path.join(job.destination, split, FOLDER, LEFT_OUT), encoding="ascii") as file:
+            with open(os.path.join(job.destination, split, FOLDER, LEFT_OUT), encoding="ascii", opener=open_regular) as file:
                 items = [LeftOut(**json.loads(line)) for line in file]
         except (OSError, ValueError, TypeError):
             continue  # lost or damaged: verify says so; here it costs no more than the counts
         found.update({item.source: item.why for item in items if item.kind == "unreadable" and item.source not in seen})
     return found
-
-
-def _published(job: Job) -> dict[str, Manifest] | None:
-    """The manifests of a finished pack at the destination, None where there is none."""
-    try:
-        record = read_record(job.destination)
-    except NotADataset:
-        return None
-    if not isinstance(record, Group):
-        return {"": record}
-    found = {}
-    for split in record.splits:
-        below = read_record(os.path.join(job.destination, split))
-        assert isinstance(below, Manifest)
-        found[split] = below
-    return found
-
-
-def _compare_published(job: Job, done: Mapping[str, Manifest], listing: Listing) -> None:
-    """A finished pack is left alone if it is this one.
-
-    Raises:
-        DestinationOccupied: It was made with other options.
-        SourceChanged: The source is not what it was.
-    """
-    for manifest in done.values():
-        _compare_options(job, {"writer": manifest.writer, "options": dict(manifest.options)}, "a finished pack")
-        if manifest.source_digest != listing.digest():
-            msg = "the source has changed since it was packed (files came, went, grew or were touched)"
-            hint = "Pack into another folder, or replace the old pack with --overwrite."
-            raise SourceChanged(msg, path=job.source, hint=hint)
-
-
-def _compare_options(job: Job, before: Mapping[str, Any], what: str) -> None:
-    if before.get("writer") != WRITER:
-        msg = f"{what} by another version of the writer is there"
-        raise DestinationOccupied(
-            msg, path=job.destination, expected=WRITER, got=before.get("writer"), hint="Use --overwrite to pack anew."
-        )
-    then, now = before["options"], dict(job.identity["options"])  # type: ignore[call-overload]
-    differing = sorted(name for name in now if then.get(name) != now[name])
-    if differing:
-        changes = "; ".join(
-            f"{_flag(name)} was {_told(name, then.get(name))}, now {_told(name, now[name])}" for name in differing
-        )
-        msg = f"{what} with other options is there ({changes})"
-        hint = "Give the same options, choose another folder, or use --overwrite to pack anew."
-        raise DestinationOccupied(msg, path=job.destination, hint=hint)
-
-
-def _flag(name: str) -> str:
-    """The command line's name of an option."""
-    named = {"shard_bytes": "--shard-size", "write_cls": "--cls"}
-    return named.get(name, f"--{name.replace('_', '-')}")
-
-
-def _told(name: str, value: object) -> str:
-    if value is None:
-        return "not given"
-    return format_size(value) if name == "shard_bytes" and isinstance(value, int) else str(value)
-
-
-def _compare_job(journal: Journal, job: Job, kept: Listing | None, listing: Listing) -> None:
-    """An unfinished job is continued if source and options are what they were.
-
-    Raises:
-        DestinationOccupied: Other options.
-        SourceChanged: Another list, size or mtime.
-    """
-    before = journal.read("job.json")
-    if before is not None:
-        _compare_options(job, before, "an unfinished pack")
-    if kept is None or kept is listing or kept.digest() == listing.digest():
-        return
-    changes = _changes(kept, listing)
-    msg = f"the source has changed since this pack began: {'; '.join(changes[:_SHOWN])}" + (
-        "; ..." if len(changes) > _SHOWN else ""
-    )
-    hint = "Undo the change to continue, or start anew with --overwrite."
-    raise SourceChanged(msg, path=job.source, hint=hint)
-
-
-def _changes(before: Listing, now: Listing) -> list[str]:
-    was, is_ = (dict(zip(side.paths, zip(side.sizes, side.mtimes_ns, strict=True), strict=True)) for side in (before, now))
-    found = [f"{printable(path)} is gone" for path in was if path not in is_]
-    found += [f"{printable(path)} is new" for path in is_ if path not in was]
-    for path in was:
-        if path in is_ and was[path] != is_[path]:
-            what = f"had {was[path][0]} bytes and has {is_[path][0]}" if was[path][0] != is_[path][0] else "was touched (mtime)"
-            found.append(f"{printable(path)} {what}")
-    folders = {True: set(before.folders) - set(now.folders), False: set(now.folders) - set(before.folders)}
-    return found + [
-        f"folder {printable(path)} is {'gone' if gone else 'new'}" for gone in folders for path in sorted(folders[gone])
-    ]
 
 
 def _result(  # noqa: PLR0913 - one record from its parts

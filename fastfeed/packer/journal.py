@@ -14,6 +14,7 @@ from typing import Any
 
 from fastfeed.archive.dataset import read_record
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group
+from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import shard_file
 from fastfeed.errors import DatasetError, DestinationBusy, DestinationError, DestinationOccupied, NotADataset
 from fastfeed.packer.files import publish, remove, sync_folder
@@ -112,13 +113,8 @@ class Journal:
         return os.path.join(self.folder, name)
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """A JSON file of the job's folder; None where there is none."""
-        try:
-            with open(self.path(name), encoding="utf-8") as file:
-                found: dict[str, Any] = json.load(file)
-                return found
-        except FileNotFoundError:
-            return None
+        """A JSON file of the job's folder; None where there is none, or none that can be read."""
+        return _read_json(self.path(name))
 
     def write(self, name: str, content: Mapping[str, object] | bytes) -> None:
         """A file of the job's folder, whole or not at all."""
@@ -127,11 +123,7 @@ class Journal:
 
     def kept_listing(self) -> Listing | None:
         """The scan of an earlier run; None where there is none."""
-        try:
-            with open(self.path("scan"), "rb") as file:
-                return Listing.load(file.read(), self.path("scan"))
-        except FileNotFoundError:
-            return None
+        return peek_listing(self.destination)
 
     def begin(self, identity: Mapping[str, object], listing: Listing) -> None:
         """Keep what a rerun must find equal."""
@@ -163,7 +155,8 @@ class Journal:
         Raises:
             DestinationOccupied: It cannot be told what that is.
         """
-        shards = self._owned_shards()
+        shards = self.owned_shards()
+        self.write("clearing.json", {"shards": [os.path.relpath(path, self.destination) for path in shards]})
         folders = sorted({self.destination, *(os.path.dirname(path) for path in shards)}, reverse=True)
         for folder in folders:
             for name in _OWNED:
@@ -172,15 +165,40 @@ class Journal:
         for path in shards:
             remove(path)
         for name in os.listdir(self.folder):
-            if name != "lock":
+            if name not in {"lock", "clearing.json"}:
                 remove(self.path(name))
+        remove(self.path("clearing.json"))  # last: a kill before it, and the next run ends what was begun here
         for folder in folders:
             _remove_if_empty(os.path.join(folder, FOLDER))
             _remove_if_empty(folder)
 
-    def _owned_shards(self) -> list[str]:
+    def is_clearing(self) -> bool:
+        """Whether a --overwrite was killed in its midst."""
+        return self.read("clearing.json") is not None
+
+    def prove_ours(self, plan: PackPlan) -> None:
+        """Let no file be replaced that no manifest and no unfinished job names.
+
+        Raises:
+            DestinationOccupied: There is such a file.
+        """
+        planned = [os.path.join(self.destination, d.split, shard.file) for d in plan.datasets for shard in d.shards]
+        there = [path for path in planned if os.path.lexists(path)]
+        foreign = sorted(set(there) - set(self.owned_shards())) if there else []
+        if foreign:
+            msg = f"{os.path.basename(foreign[0])} is there already, and no manifest and no unfinished pack names it"
+            hint = f"Restore the {FOLDER} folder that it belongs to, or name a folder that is new or empty."
+            raise DestinationOccupied(msg, path=self.destination, hint=hint)
+
+    def owned_shards(self) -> list[str]:
+        """Paths of all shards that a manifest or an unfinished job names.
+
+        Raises:
+            DestinationOccupied: A damaged manifest names none.
+        """
         planned = self.read("shards.json")
         listed: list[tuple[str, str, int]] = [tuple(entry) for entry in planned["shards"]] if planned else []
+        clearing = self.read("clearing.json") or {"shards": []}
         try:
             listed.extend(_published(self.destination))
         except NotADataset:
@@ -189,9 +207,8 @@ class Journal:
             if not planned:
                 msg = f"the manifest there is damaged, so it is not known which files are fastfeed's: {error}"
                 raise DestinationOccupied(msg, path=self.destination, hint="Remove the folder by hand.") from error
-        return [
-            os.path.join(self.destination, split, shard_file(name, at)) for split, name, count in listed for at in range(count)
-        ]
+        named = {os.path.join(split, shard_file(name, at)) for split, name, count in listed for at in range(count)}
+        return [os.path.join(self.destination, path) for path in sorted({*named, *clearing["shards"]})]
 
 
 def _published(destination: str) -> list[tuple[str, str, int]]:
@@ -209,12 +226,26 @@ def _published(destination: str) -> list[tuple[str, str, int]]:
 
 def peek(destination: str) -> dict[str, Any] | None:
     """The options of an unfinished job at a destination, without touching it; None where there is none."""
+    return _read_json(os.path.join(destination, FOLDER, "job", "job.json"))
+
+
+def peek_listing(destination: str) -> Listing | None:
+    """The kept scan of an unfinished job at a destination, without touching it; None where there is none."""
+    path = os.path.join(destination, FOLDER, "job", "scan")
     try:
-        with open(os.path.join(destination, FOLDER, "job", "job.json"), encoding="utf-8") as file:
-            found: dict[str, Any] = json.load(file)
-            return found
-    except (FileNotFoundError, NotADirectoryError):
+        with open(path, "rb", opener=open_regular) as file:
+            return Listing.load(file.read(), path)
+    except FileNotFoundError:
         return None
+
+
+def _read_json(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, encoding="utf-8", opener=open_regular) as file:
+            found = json.load(file)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None  # a torn file is no file: what it should protect is refused by prove_ours
+    return found if isinstance(found, dict) else None
 
 
 def refuse_foreign(destination: str) -> None:

@@ -16,7 +16,7 @@ from fastfeed.packer.names import (
     compound_field,
     group,
 )
-from fastfeed.packer.scan import LeftOut, Listing
+from fastfeed.packer.scan import FOLDER_WHY, LeftOut, Listing
 from fastfeed.sample import printable
 from fastfeed.units import format_count
 
@@ -121,6 +121,9 @@ def _splits(listing: Listing, tops: list[str], config: PackConfig) -> tuple[list
         if not tops:
             msg = "there is no folder to take as a split"
             raise SourceAmbiguous(msg, hint="Use --layout files or --layout classes.")
+        if any(name.startswith(".") for name in tops):
+            msg = f"a hidden folder ({printable(min(tops))}) cannot be a split"
+            raise SourceAmbiguous(msg, hint="Pack without --hidden, or rename it.")
         return tops, f"layout splits: asked for; splits are {', '.join(map(printable, tops))}"
     if known and len(known) < len(tops):
         others = ", ".join(printable(name) for name in tops if name not in known)
@@ -315,7 +318,7 @@ def _compare_with_imagefolder(draft: Draft, grouper: _Grouper) -> None:
         sum(grouper.listing.names[file].lower().endswith(takes) for file in draft.files_of(at)) for at in range(len(draft))
     ]
     foreign = [at for at, count in enumerate(counts) if count == 0]
-    hidden = [source for source in _junk_below(grouper.listing, draft.split) if _imagefolder_takes(source, takes)]
+    hidden = [item.source for item in _left_below(grouper.listing, draft.split) if _imagefolder_takes(item, takes)]
     if hidden:
         draft.as_imagefolder = False
         shown = ", ".join(map(printable, hidden[:3]))
@@ -331,17 +334,17 @@ def _compare_with_imagefolder(draft: Draft, grouper: _Grouper) -> None:
         draft.why.append("positions are not ImageFolder's: samples hold several images")
 
 
-def _junk_below(listing: Listing, split: str) -> list[str]:
-    """Paths below a split of files and folders that are left out for their names."""
+def _left_below(listing: Listing, split: str) -> list[LeftOut]:
+    """What is left out below a split for its name or kind, with paths from the split on."""
     start = f"{split}/" if split else ""
-    junk = (item.source for item in listing.left_out if item.kind in {"hidden", "system"} and item.source.startswith(start))
-    return [source[len(start) :] for source in junk]
+    items = (item for item in listing.left_out if item.kind != "loop" and item.source.startswith(start))
+    return [item._replace(source=item.source[len(start) :]) for item in items]
 
 
-def _imagefolder_takes(source: str, extensions: tuple[str, ...]) -> bool:
-    """Whether ImageFolder would take such a file as a sample, or such a folder as a class or for what is in it."""
-    folder, _, name = source.rpartition("/")
-    return name in {"__MACOSX", ".ipynb_checkpoints"} or (folder != "" and name.lower().endswith(extensions))
+def _imagefolder_takes(item: LeftOut, extensions: tuple[str, ...]) -> bool:
+    """Whether ImageFolder would take it as a sample, or such a folder as a class or for what is in it."""
+    folder, _, name = item.source.rpartition("/")
+    return item.why.startswith(FOLDER_WHY) or (folder != "" and name.lower().endswith(extensions))
 
 
 def _unify_images(draft: Draft) -> None:

@@ -114,7 +114,8 @@ def make_plan(listing: Listing, config: PackConfig, *, name: str, exclude: SkipL
     unreadable = [item for item in listing.unreadable if item.source not in excluded]
     if unreadable and config.on_error == "stop":
         raise _unreadable(unreadable)
-    for item in (*listing.left_out, *unreadable):
+    listed = {item.source for items in left_out.values() for item in items}
+    for item in (*listing.left_out, *(item for item in unreadable if item.source not in listed)):
         top = item.source.partition("/")[0]
         left_out[top if top in left_out else drafts[0].split].append(item)
     datasets, limited = [], 0
@@ -133,12 +134,14 @@ def make_plan(listing: Listing, config: PackConfig, *, name: str, exclude: SkipL
 
 
 def _refuse_idle(exclude: SkipList, listing: Listing) -> None:
-    """A skip list of which no entry matches is one for another source."""
-    if exclude.entries and len(list(exclude.unmatched())) == len(exclude.entries):
-        msg = f"none of the {format_count(len(exclude.entries), 'entry', 'entries')} of the skip list matches a sample"
-        got = exclude.entries[0].source or exclude.entries[0].key
+    """A skip list that names nothing of this source is one for another source."""
+    known = {item.source for item in listing.left_out}
+    missed = list(exclude.unmatched())
+    if exclude.entries and len(missed) == len(exclude.entries) and not any(entry.source in known for entry in missed):
+        msg = f"the skip list ({format_count(len(missed), 'entry', 'entries')}) matches no sample of this source"
+        got = missed[0].source or missed[0].key or f"index {missed[0].index}"
         hint = "Paths in a skip list are relative to the source folder."
-        raise UsageError(msg, expected=f"such as {printable(listing.paths[0])}", got=printable(str(got)), hint=hint)
+        raise UsageError(msg, expected=f"such as {printable(listing.paths[0])}", got=printable(got), hint=hint)
 
 
 def _unreadable(items: Sequence[LeftOut]) -> SourceUnreadable:

@@ -9,9 +9,9 @@ import xxhash
 
 from fastfeed.archive.columns import BYTES, STARTS
 from fastfeed.archive.dataset import Archive
-from fastfeed.archive.index import SAMPLE
+from fastfeed.archive.index import MEMBER, SAMPLE
 from fastfeed.archive.manifest import FOLDER
-from fastfeed.archive.shard import LEGAL_KEY
+from fastfeed.archive.shard import LEGAL_KEY, is_safe_source
 from fastfeed.errors import FastfeedError, IndexDamaged
 
 _CHUNK_BYTES = 4 << 20
@@ -52,6 +52,7 @@ def index_rules(archive: Archive) -> Iterator[FastfeedError]:
     if not falling:
         yield from _members(archive)
         yield from _keys(archive)
+        yield from _sources(archive)
     yield from _labels(archive)
     yield from _left_out(archive)
 
@@ -68,6 +69,16 @@ def _starts(archive: Archive) -> Iterator[FastfeedError]:
             msg = f"the ranges of column {name} of {table} do not rise from 0 to {end}"
             start, stop = column.extents[0]
             yield IndexDamaged(msg, path=index.path, start=start, stop=stop, hint=_RESTORE)
+
+
+def _sources(archive: Archive) -> Iterator[FastfeedError]:
+    """Original paths stay below the folder that unpack is told."""
+    if not archive.index.has(MEMBER, "source"):
+        return
+    for row, raw in enumerate(archive.index.strings(MEMBER, "source")):
+        if raw and not is_safe_source(raw):
+            msg = f"an original path is unsafe: {raw[:80]!r}"
+            yield IndexDamaged(msg, path=archive.index.path, expected="a path below the source", got=f"member row {row}")
 
 
 def _members(archive: Archive) -> Iterator[FastfeedError]:

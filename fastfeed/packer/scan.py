@@ -43,6 +43,8 @@ _KINDS = (
     (stat.S_ISBLK, "block device"),
 )
 
+FOLDER_WHY = "a folder, "
+"""How the reason begins where a whole folder is left out."""
 _NO_FACTS = os.stat_result((0,) * 19)
 
 
@@ -263,7 +265,8 @@ class _Walk:
         for entry in self._entries(folder):
             name = entry.name
             if (name[0] == "." or name in _SYSTEM_NAMES) and (why := _junk(name, hidden=self.hidden)) is not None:
-                listing.left_out.append(LeftOut(prefix + name, *why))
+                kind, reason = why
+                listing.left_out.append(LeftOut(prefix + name, kind, f"{FOLDER_WHY}{reason}" if _is_folder(entry) else reason))
             elif entry.is_dir(follow_symlinks=False):
                 below.append(name)
             elif entry.is_symlink() and _is_folder(entry):
@@ -290,7 +293,12 @@ class _Walk:
         listing, sizes = self.listing, [facts.st_size for facts in found]
         listing.names.extend(names)
         listing.sizes.extend(sizes)
-        listing.mtimes_ns.extend([facts.st_mtime_ns for facts in found])
+        try:
+            listing.mtimes_ns.extend([facts.st_mtime_ns for facts in found])
+        except OverflowError:
+            late = next(name for name, facts in zip(names, found, strict=True) if not -(1 << 63) <= facts.st_mtime_ns < 1 << 63)
+            msg = "a source file has a modification time that is beyond the year 2262"
+            raise SourceUnreadable(msg, path=prefix + late, hint="Set a sensible one: touch FILE.") from None
         self._inodes[0].extend([facts.st_dev for facts in found])
         self._inodes[1].extend([facts.st_ino for facts in found])
         if self._broken or not all(split_names(names)[1]):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,17 +10,17 @@ import xxhash
 
 from fastfeed.archive.dataset import Archive, Place, datasets_in
 from fastfeed.archive.index import MEMBER
-from fastfeed.archive.shard import digest
-from fastfeed.errors import DestinationOccupied, IndexDamaged
-from fastfeed.packer.files import disk_error
+from fastfeed.archive.shard import digest, is_safe_source
+from fastfeed.errors import DestinationOccupied, IndexDamaged, UsageError
+from fastfeed.packer.files import disk_error, prove_utf8
 from fastfeed.sample import escape, printable
 from fastfeed.store.local import LocalStore
 from fastfeed.store.members import MemberReader
 from fastfeed.trace import QUIET, Progress
 
 WORKPLACE = ".fastfeed-unpack"
+_NOTE = "digests.json"
 _CHUNK_BYTES = 16 << 20
-_MAX_PART_BYTES, _MAX_PATH_BYTES = 255, 4095  # Linux opens no longer ones, so none was packed
 _REPORT_SECONDS = 0.1
 
 
@@ -66,8 +65,10 @@ def unpack(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
         ShardDamaged: Bytes differ from their checksum.
     """
     began = time.monotonic()
+    prove_utf8()
     target = os.path.abspath(os.fsdecode(destination))
     archives = [Archive(folder) for folder in datasets_in(os.fsdecode(path))]
+    _refuse_overlap(os.path.realpath(os.fsdecode(path)), os.path.realpath(target))
     files, size_bytes = _prove_paths(archives)
     try:
         resumed = _begin(target, [archive.manifest.digest for archive in archives])
@@ -80,10 +81,16 @@ def unpack(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
                 writer.folder(folder)
         writer.report()
         progress.finish()
-        shutil.rmtree(os.path.join(target, WORKPLACE))
+        _end(os.path.join(target, WORKPLACE))
     except OSError as error:
         raise disk_error(f"{error.filename or target}: {error.strerror}", error.errno, target) from error
     return UnpackResult(target, len(archives), files, size_bytes, writer.kept, time.monotonic() - began)
+
+
+def _refuse_overlap(source: str, target: str) -> None:
+    if os.path.commonpath([source, target]) == source:
+        msg = "the destination lies in the packed dataset"
+        raise UsageError(msg, path=target, hint="Choose a folder outside of it.")
 
 
 def _files(archive: Archive) -> Iterator[_File]:
@@ -103,9 +110,7 @@ def _safe(raw: bytes, archive: Archive, position: int) -> str:
     Raises:
         IndexDamaged: It would not.
     """
-    parts = raw.split(b"/")
-    unsafe = any(part in {b"", b".", b".."} or b"\0" in part or len(part) > _MAX_PART_BYTES for part in parts)
-    if unsafe or len(raw) > _MAX_PATH_BYTES or parts[0] == WORKPLACE.encode():
+    if not is_safe_source(raw) or raw.partition(b"/")[0] == WORKPLACE.encode():
         msg = f"an original path is unsafe: {printable(escape(raw))!r}"
         hint = "No pack of fastfeed writes such a path: do not trust this dataset."
         raise IndexDamaged(msg, path=archive.index.path, sample=position, key=archive.key(position), hint=hint)
@@ -152,15 +157,14 @@ def _begin(target: str, digests: list[str]) -> bool:
     if os.path.exists(target) and not os.path.isdir(target):
         msg = "the destination is a file"
         raise DestinationOccupied(msg, path=target, hint="Name a folder that is new or empty.")
-    note = os.path.join(target, WORKPLACE, "digests.json")
+    note = os.path.join(target, WORKPLACE, _NOTE)
     if os.path.exists(note):
         if _noted(note) != digests:
             msg = "an interrupted unpack of another dataset is there"
             raise DestinationOccupied(msg, path=target, hint="Name another folder, or remove this one.")
         return True
     others = set(os.listdir(target)) - {WORKPLACE} if os.path.isdir(target) else set()
-    finished = os.path.isdir(os.path.dirname(note))  # killed at the very end, between the note's removal and the folder's
-    if others and not finished:
+    if others or os.path.islink(os.path.dirname(note)):
         msg = "the destination holds other files"
         hint = (
             "If an unpack of this dataset has finished there, nothing is left to do; else name a folder that is new or empty."
@@ -170,7 +174,16 @@ def _begin(target: str, digests: list[str]) -> bool:
     with open(note + ".part", "w", encoding="utf-8") as file:
         json.dump(digests, file)
     os.rename(note + ".part", note)
-    return bool(others)
+    return False
+
+
+def _end(workplace: str) -> None:
+    """Remove the work place, the note last: what is killed before is continued, what is killed after is done."""
+    for name in os.listdir(workplace):
+        if name != _NOTE:
+            os.unlink(os.path.join(workplace, name))
+    os.unlink(os.path.join(workplace, _NOTE))
+    os.rmdir(workplace)
 
 
 def _noted(note: str) -> object:

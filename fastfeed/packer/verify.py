@@ -284,7 +284,8 @@ class _Dataset:
                 self.result.members += count
             self.progress.advance(1, tape.passed())
         start = tape.at
-        if tape.take(entry.size_bytes - start).strip(b"\0") or entry.size_bytes - start != tar.trailer_bytes(start):
+        right = tar.trailer_bytes(start)  # no more is taken: a hostile manifest may claim gigabytes
+        if entry.size_bytes - start != right or tape.take(right).strip(b"\0"):
             msg = "the end of a shard is not zeros up to a whole record"
             yield ShardDamaged(msg, shard=entry.file, start=start, stop=entry.size_bytes, hint=_RESTORE)
 
@@ -319,6 +320,11 @@ class _Tape:
         self._start += len(taken)
         return taken
 
+    def skip(self, size: int) -> None:
+        """Pass over bytes, in pieces."""
+        while size > 0 and (piece := self.take(min(size, _CHUNK_BYTES))):
+            size -= len(piece)
+
     def _fill(self) -> bool:
         data = os.pread(self._descriptor, _CHUNK_BYTES, self._read)
         self._sha256.update(data)
@@ -345,7 +351,7 @@ def _member(archive: Archive, position: int, place: Place, tape: _Tape) -> Itera
         msg = "index and shard disagree where a member begins"
         moved = IndexDamaged(msg, expected=tape.at + tar.BLOCK_BYTES, got=place.start, hint=_RESTORE)
         yield archive.at(moved, position, place)
-        tape.take(place.start - tape.at - tar.BLOCK_BYTES)
+        tape.skip(place.start - tape.at - tar.BLOCK_BYTES)
     begin = tape.at
     try:
         check_header(tape.take(tar.BLOCK_BYTES), archive.member_name(position, place.field), size)

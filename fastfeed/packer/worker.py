@@ -183,8 +183,7 @@ class ShardWriter:
                 self._bytes += len(piece)
                 self._flush()
                 left -= len(piece)
-            if source.read(1):
-                raise InputFailed(path, "changed", "it grew while it was read")
+            source.prove()  # again: what was written into it meanwhile must not pass
         self.record.xxh3.append(checksum.intdigest())
         self.record.probes.append(probe(head))
         self._pending.append(_PADDINGS[size % tar.BLOCK_BYTES])
@@ -213,15 +212,26 @@ class Source:
     """
 
     def __init__(self, full: str, path: str, size: int, stamp: int) -> None:
-        self.path = path
+        self.path, self._size, self._stamp = path, size, stamp
         try:
             self._fd = os.open(full, _OPEN)
         except OSError as error:
             raise InputFailed(path, "unreadable", error.strerror or "cannot be opened") from error
-        facts = os.fstat(self._fd)
-        if facts.st_size != size or facts.st_mtime_ns != stamp or not stat.S_ISREG(facts.st_mode):
+        try:
+            self.prove()
+        except InputFailed:
             os.close(self._fd)
-            raise _changed(path, size, stamp, facts)
+            raise
+
+    def prove(self) -> None:
+        """Prove size and mtime, before and after reading.
+
+        Raises:
+            InputFailed: It is another file, or it was written to.
+        """
+        facts = os.fstat(self._fd)
+        if facts.st_size != self._size or facts.st_mtime_ns != self._stamp or not stat.S_ISREG(facts.st_mode):
+            raise _changed(self.path, self._size, self._stamp, facts)
 
     def __enter__(self) -> Self:
         return self
@@ -242,25 +252,26 @@ class Source:
 
 
 def _read_small(full: str, path: str, size: int, stamp: int) -> bytes:
-    """All of a file: Source, open-coded for the system giving it in one read, since this runs once a file."""
+    """All of a file: Source, open-coded for the system giving it in one read, since this runs once a file.
+
+    It is proven after it was read, so that what is written into it meanwhile is noticed as well.
+    """
     try:
         descriptor = os.open(full, _OPEN)
         try:
-            facts = os.fstat(descriptor)
-            if facts.st_size != size or facts.st_mtime_ns != stamp or not stat.S_ISREG(facts.st_mode):
-                raise _changed(path, size, stamp, facts)
             data = os.read(descriptor, size + 1)
-            while len(data) < size:
+            while 0 < len(data) < size:
                 more = os.read(descriptor, size + 1 - len(data))
                 if not more:
-                    raise InputFailed(path, "changed", f"it ended at byte {len(data)} of {size}")
+                    break
                 data += more
+            facts = os.fstat(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise InputFailed(path, "unreadable", error.strerror or "cannot be read") from error
-    if len(data) != size:
-        raise InputFailed(path, "changed", "it grew while it was read")
+    if facts.st_size != size or facts.st_mtime_ns != stamp or len(data) != size or not stat.S_ISREG(facts.st_mode):
+        raise _changed(path, size, stamp, facts)
     return data
 
 
@@ -304,7 +315,6 @@ def _say(**event: object) -> None:
 def main() -> None:
     """Write shards until the parent goes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})  # held while the parent started us
     for line in _lines():
         order = Order.decode(line)
         try:

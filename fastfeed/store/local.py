@@ -1,5 +1,7 @@
 """A folder of a local or mounted file system. Payload is read with pread, never mapped: a cut file is an error, no SIGBUS."""
 
+import errno
+import itertools
 import os
 import threading
 import weakref
@@ -29,7 +31,50 @@ class _File:
             os.close(self.descriptor)
 
 
-_STORES: "weakref.WeakSet[LocalStore]" = weakref.WeakSet()
+class _OpenFiles:
+    """The descriptors of this process, of all stores together, least recently used first."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[tuple[int, str], _File] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, store: int, path: str) -> _File:
+        """An open file of one store: another store may have opened what lay there before.
+
+        Where the process has no descriptor left, others are closed for it.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        with self._lock:
+            file = self._files.get((store, path))
+            if file is None:
+                try:
+                    file = _File(path)
+                except OSError as error:
+                    if error.errno not in {errno.EMFILE, errno.ENFILE} or not self._files:
+                        raise
+                    self._files.clear()
+                    file = _File(path)
+                self._files[store, path] = file
+                if len(self._files) > MAX_OPEN_FILES:
+                    self._files.popitem(last=False)
+            self._files.move_to_end((store, path))
+            return file
+
+    def renew_lock(self) -> None:
+        """In a process just forked: a thread of the parent may have held the lock, and it is not here to release it."""
+        self._lock = threading.Lock()
+
+    def forget(self, store: int) -> None:
+        """Close what a store that is gone had open."""
+        for key in [key for key in list(self._files) if key[0] == store]:
+            self._files.pop(key, None)  # without the lock: the garbage collector may call this inside of get()
+
+
+_OPEN_FILES = _OpenFiles()
+_NUMBERS = itertools.count()
+os.register_at_fork(after_in_child=_OPEN_FILES.renew_lock)
 
 
 class LocalStore:
@@ -41,9 +86,8 @@ class LocalStore:
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self._files: OrderedDict[str, _File] = OrderedDict()
-        self._lock = threading.Lock()
-        _STORES.add(self)
+        self._number = next(_NUMBERS)
+        weakref.finalize(self, _OPEN_FILES.forget, self._number).atexit = False
 
     def __getstate__(self) -> dict[str, str]:
         return {"root": self.root}
@@ -52,19 +96,14 @@ class LocalStore:
         self.__init__(state["root"])  # type: ignore[misc]
 
     def _file(self, name: str) -> _File:
-        with self._lock:
-            file = self._files.get(name)
-            if file is None:
-                try:
-                    file = _File(os.path.join(self.root, name))
-                except OSError as error:
-                    msg = f"a shard cannot be opened: {error.strerror}"
-                    raise ShardDamaged(msg, path=os.path.join(self.root, name), shard=name, hint=_HINT) from error
-                self._files[name] = file
-                if len(self._files) > MAX_OPEN_FILES:
-                    self._files.popitem(last=False)
-            self._files.move_to_end(name)
-            return file
+        path = os.path.join(self.root, name)
+        try:
+            return _OPEN_FILES.get(self._number, path)
+        except OSError as error:
+            msg = f"a shard cannot be opened: {error.strerror}"
+            full = error.errno in {errno.EMFILE, errno.ENFILE}
+            hint = "This process has too many files open: raise the limit (ulimit -n)." if full else _HINT
+            raise ShardDamaged(msg, path=path, shard=name, hint=hint) from error
 
     def size(self, name: str) -> int:
         """Bytes of a file.
@@ -110,10 +149,6 @@ class LocalStore:
             except OSError as error:
                 raise self._unreadable(name, start, stop, error) from error
 
-    def renew_lock(self) -> None:
-        """In a process just forked: a thread of the parent may have held the lock, and it is not here to release it."""
-        self._lock = threading.Lock()
-
     def _cut(self, name: str, start: int, stop: int, got: int) -> ShardDamaged:
         msg = "a shard ends too early: it was cut"
         path = os.path.join(self.root, name)
@@ -122,11 +157,3 @@ class LocalStore:
     def _unreadable(self, name: str, start: int, stop: int, error: OSError) -> ShardDamaged:
         msg = f"a shard cannot be read: {error.strerror}"
         return ShardDamaged(msg, path=os.path.join(self.root, name), shard=name, start=start, stop=stop, hint=_HINT)
-
-
-def _after_fork() -> None:
-    for store in list(_STORES):
-        store.renew_lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

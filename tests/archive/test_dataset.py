@@ -111,7 +111,8 @@ def test_r1_t8_a_flipped_payload_bit_is_found_at_use_and_named(dataset):
     flip_bit(dataset / place.shard, place.start + 100)
     opened = fastfeed.open(str(dataset))
     assert opened[3] is not None
-    where = rf"shard set-000001.tar, sample 4, key 'dog/000', member 'dog/000.jpg', bytes \[{place.start}, {place.stop}\)"
+    where = r"shard set-000001.tar, sample 4, key 'dog/000', source 'dog/000.jpg', member 'dog/000.jpg', "
+    where += rf"bytes \[{place.start}, {place.stop}\)"
     with pytest.raises(ShardDamaged, match=where):
         opened[4]
 
@@ -183,10 +184,18 @@ def test_the_root_of_a_group_names_its_splits(group):
     assert datasets_in(str(group / "val")) == [str(group / "val")]
 
 
-def test_a_group_whose_own_record_was_lost_names_a_split(group):
+def test_a_group_whose_own_record_was_lost_names_its_splits(group):
     shutil.rmtree(group / ".fastfeed")
-    with pytest.raises(NotADataset, match=r"no packed dataset is in this folder .*Open .*train"):
+    with pytest.raises(NotADataset) as caught:
         Archive(str(group))
+    assert str(caught.value) == (
+        f"no packed dataset is in this folder ({group}). Below it are {group / 'train'}, {group / 'val'}."
+    )
+    for name in ("a", "b", "c"):
+        shutil.copytree(group / "val", group / name)
+    with pytest.raises(NotADataset) as caught:
+        Archive(str(group))
+    assert caught.value.hint == f"Below it are {group / 'a'}, {group / 'b'}, {group / 'c'} (and 2 more)."
 
 
 def test_g1_g4_a_group_says_what_belongs_to_it(original_group):

@@ -42,6 +42,15 @@ def test_closing_gives_the_terminal_back():
     output().close()
 
 
+def test_what_to_say_after_an_interruption_is_made_when_it_comes():
+    said, at = output(), iter(["1 of 2", "2 of 2"])
+    assert said.interrupted() == "Nothing was begun."
+    said.after_interrupt = "Run it again."
+    assert said.interrupted() == "Run it again."
+    said.after_interrupt = lambda: next(at)
+    assert [said.interrupted(), said.interrupted()] == ["1 of 2", "2 of 2"]
+
+
 @pytest.mark.parametrize(
     ("text", "size"), [("512MiB", 512 << 20), ("1.5GB", 1_500_000_000), ("100", 100), ("4 KiB", 4096), (7, 7)]
 )

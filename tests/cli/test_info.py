@@ -19,6 +19,7 @@ def test_what_is_inside(tmp_path: Path):
         fastfeed.open(dataset).digest,
         "JPEG 6",
         "16/16/16",
+        "columns   codec, height, key, label, offset, orientation, size, source, width, xxh3   (ds.column(name))",
         "dog",
     ):
         assert words in text
@@ -43,4 +44,4 @@ def test_the_record(tmp_path: Path):
 
 def test_quiet_is_silent_and_still_fails_where_nothing_is(tmp_path: Path):
     assert done("info", pack_photos(tmp_path), "--quiet") == ""
-    assert "no packed dataset is in this folder" in refused("info", tmp_path / "photos", "--quiet", code=5)
+    assert "no packed dataset is in this folder" in refused("info", tmp_path / "photos", "--quiet", code=9)

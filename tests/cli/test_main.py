@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -98,9 +99,9 @@ def test_each_kind_of_error_has_its_code_and_one_paragraph(tmp_path: Path):
     assert "the source does not exist" in refused("pack", tmp_path / "no", out, code=3)
     assert "there is no file to pack" in refused("pack", tmp_path / "empty", out, code=3)
     assert "the destination holds other files" in refused("pack", photos, tmp_path / "full", code=4)
-    assert "no packed dataset is in this folder" in refused("verify", tmp_path / "full", code=5)
-    assert "does not exist" in refused("info", tmp_path / "no", code=5)
-    assert "does not exist" in refused("unpack", tmp_path / "no", out, code=5)
+    assert "no packed dataset is in this folder" in refused("verify", tmp_path / "full", code=9)
+    assert "does not exist" in refused("info", tmp_path / "no", code=9)
+    assert "does not exist" in refused("unpack", tmp_path / "no", out, code=9)
     assert "the demo's folder is not empty" in refused("demo", "--dir", tmp_path / "full", code=4)
     assert not out.exists() or not os.listdir(out)
 
@@ -115,14 +116,93 @@ def test_a_source_with_two_readings(tmp_path: Path):
 
 def test_a_traceback_only_when_asked_for(tmp_path: Path):
     found = run("info", tmp_path / "no", "--debug")
-    assert found.returncode == 5
+    assert (found.returncode, found.stdout) == (9, "")
     assert found.stderr.startswith("Traceback")
     assert "fastfeed.errors.NotADataset" in found.stderr
 
 
+# ------------------------------------------------------------------------------------------------ errors for programs
+def test_an_error_is_an_object_as_well_where_json_was_asked_for(tmp_path: Path):
+    dataset = pack_photos(tmp_path)
+    place = next(iter(place for place in fastfeed.open(dataset)._archive.places(2) if place.field == "jpg"))
+    flip_bit(dataset / place.shard, place.start)
+    found = run("unpack", dataset, tmp_path / "out", "--json")
+    said = json.loads(found.stdout)
+    assert set(said) == {
+        "error", "exit_code", "message", "path", "shard", "sample", "key", "source", "member", "start", "stop", "hint",
+    }  # fmt: skip
+    assert (found.returncode, said["error"], said["exit_code"], said["sample"]) == (5, "ShardDamaged", 5, 2)
+    assert (said["key"], said["source"], said["member"]) == ("cat/002", "cat/002.jpg", "cat/002.jpg")
+    assert (said["shard"], said["start"], said["stop"]) == (place.shard, place.start, place.stop)
+    assert found.stderr.startswith(f"fastfeed: {said['message']}")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "kind"),
+    [
+        ("info no", 9, "NotADataset"),
+        ("verify photos", 9, "NotADataset"),
+        ("pack no out", 3, "SourceUnreadable"),
+        ("pack photos photos/in", 2, "UsageError"),
+        ("pack photos photos-packed/file", 4, "DestinationOccupied"),
+    ],
+)
+def test_each_command_gives_its_error_as_an_object(tmp_path: Path, words: str, code: int, kind: str):
+    make_photos(tmp_path / "photos")
+    (tmp_path / "photos-packed").mkdir()
+    (tmp_path / "photos-packed" / "file").write_bytes(b"")
+    found = run(*words.split(), "--json", cwd=tmp_path)
+    said = json.loads(found.stdout)
+    assert (found.returncode, said["exit_code"], said["error"]) == (code, code, kind)
+    assert said["message"] in " ".join(found.stderr.split())
+    debugged = run(*words.split(), "--json", "--debug", cwd=tmp_path)
+    assert (debugged.returncode, json.loads(debugged.stdout)) == (code, said)
+    assert debugged.stderr.startswith("Traceback")
+
+
+# ------------------------------------------------------------------------------------------------ faults
+FAULTY = """
+import sys
+import fastfeed.archive.summary
+from fastfeed.cli import main
+
+def info(path):
+    raise ZeroDivisionError("nobody foresaw\\n\\x1b[31m this")
+
+fastfeed.archive.summary.info = info
+main.main()
+"""
+
+
+def faulty(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    """The command with a fault in info."""
+    return subprocess.run(
+        [sys.executable, "-c", FAULTY, *map(str, arguments)],
+        capture_output=True, text=True, check=False, env=environment(), timeout=DEADLINE_SECONDS,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [[], ["--json"], ["--quiet"]])
+def test_what_nobody_foresaw_is_told_in_one_paragraph(tmp_path: Path, more: list[str]):
+    found = faulty("info", tmp_path, *more)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert " ".join(found.stderr.split()) == (
+        "fastfeed: this is a fault of fastfeed itself: ZeroDivisionError: nobody foresaw \\x1b[31m this (<string>:7). "
+        "Run it again with --debug and report what it prints."
+    )
+    assert not CONTROL.search(found.stderr)
+
+
+def test_what_nobody_foresaw_has_a_traceback_where_asked_for(tmp_path: Path):
+    found = faulty("info", tmp_path, "--debug")
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr.startswith("Traceback (most recent call last):")
+    assert "ZeroDivisionError: nobody foresaw" in found.stderr
+
+
 def test_paragraphs_break_no_path(tmp_path: Path):
     deep = tmp_path / ("a-very-" * 10) / ("long-name-" * 8)
-    assert f"{deep} does not exist" in refused("info", deep, code=5)
+    assert f"{deep} does not exist" in refused("info", deep, code=9)
 
 
 # ------------------------------------------------------------------------------------------------ signals
@@ -151,6 +231,17 @@ def met_in_its_midst(source: Path, out: Path) -> Iterator["subprocess.Popen[str]
             process.kill()
 
 
+def told_the_plan_and_no_more(stdout: str) -> bool:
+    """Why, how many and how large, before anything is written; and not that anything was packed."""
+    lines = stdout.splitlines()
+    return (
+        lines[0] == "- one dataset: the folders at the top are not named like splits"
+        and "- 6 shards of 1,666 to 1,667 samples: asked for" in lines
+        and any(line.split()[:5] == ["src", "10,000", "cls", "txt", "4"] for line in lines)
+        and lines[-1] == "2 asked for, 6 shards to write."
+    )
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_and_run_again(many: Path, tmp_path: Path, number: signal.Signals, code: int):
     packed(many, tmp_path / "undisturbed", shards=6)
@@ -158,15 +249,18 @@ def test_interrupted_and_run_again(many: Path, tmp_path: Path, number: signal.Si
         workers = children_of(process.pid)
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=DEADLINE_SECONDS)
-    assert (process.returncode, stdout) == (code, "")
+    assert process.returncode == code
+    assert told_the_plan_and_no_more(stdout)
+    kept = len(list((tmp_path / "out" / ".fastfeed" / "job").glob("*.done")))
     assert stderr.split("\n")[-2] == (
-        "fastfeed: interrupted. What is finished is kept: run the same command again, it continues."
+        f"fastfeed: interrupted. {kept} of 6 shards {'is' if kept == 1 else 'are'} finished and kept: "
+        "run the same command again, it continues."
     )
     assert workers
     assert not any(map(is_running, workers))
     left = files_below(tmp_path / "out")
     assert not [name for name in left if name.endswith((".part", "manifest.json"))]
-    assert "continues" in refused("verify", tmp_path / "out", code=5)
+    assert "continues" in refused("verify", tmp_path / "out", code=9)
     done("pack", many, tmp_path / "out", "--shards", 6, "--workers", 2)
     assert files_below(tmp_path / "out") == files_below(tmp_path / "undisturbed")
 
@@ -176,7 +270,8 @@ def test_a_worker_that_is_killed(many: Path, tmp_path: Path):
         for worker in children_of(process.pid):
             os.kill(worker, signal.SIGKILL)
         stdout, stderr = process.communicate(timeout=DEADLINE_SECONDS)
-    assert (process.returncode, stdout) == (7, "")
+    assert process.returncode == 7
+    assert told_the_plan_and_no_more(stdout)
     words = " ".join(stderr.split())
     assert "was killed by SIGKILL while it packed" in words
     assert "run the same command again" in words
@@ -194,9 +289,23 @@ def test_a_second_pack_into_the_same_folder(many: Path, tmp_path: Path):
 
 
 # ------------------------------------------------------------------------------------------------ pipes, encodings, odd names
-@pytest.mark.parametrize("command", ["info", "verify", "help"])
-def test_a_reader_that_goes_away(tmp_path: Path, command: str):
-    arguments = ["--help"] if command == "help" else [command, str(pack_photos(tmp_path))]
+@pytest.mark.parametrize(
+    "words",
+    ["--help", "info packed", "verify packed", "unpack packed out", "pack photos new", "pack photos new --dry-run",
+     "pack photos new --json"],
+)  # fmt: skip
+def test_a_reader_that_goes_away(tmp_path: Path, words: str):
+    pack_photos(tmp_path)
+    assert without_a_reader(*words.split(), cwd=tmp_path) == (141, "")
+
+
+def test_a_reader_of_an_error_that_goes_away(tmp_path: Path):
+    code, err = without_a_reader("info", "no", "--json", cwd=tmp_path)
+    assert (code, err) == (141, "fastfeed: no does not exist. Give the folder that fastfeed pack wrote.\n")
+
+
+def without_a_reader(*arguments: str, cwd: Path) -> tuple[int, str]:
+    """Exit code and stderr of the command where nobody reads its stdout."""
     reader, writer = os.pipe()
     os.close(reader)
     process = subprocess.run(
@@ -206,10 +315,10 @@ def test_a_reader_that_goes_away(tmp_path: Path, command: str):
         check=False,
         env=environment(),
         timeout=DEADLINE_SECONDS,
+        cwd=cwd,
     )
     os.close(writer)
-    assert process.stderr == b""
-    assert process.returncode in {0, 141}
+    return process.returncode, process.stderr.decode()
 
 
 def test_without_any_output(tmp_path: Path):
@@ -260,7 +369,7 @@ def test_odd_destinations(tmp_path: Path, name: bytes):
     path = os.fsdecode(os.path.join(os.fsencode(tmp_path), name))
     for arguments in (["pack", tmp_path / "src", path], ["verify", path], ["info", path], ["unpack", path, path + "-out"]):
         assert not CONTROL.search(done(*arguments))
-    assert not CONTROL.search(refused("info", path + "-no", code=5))
+    assert not CONTROL.search(refused("info", path + "-no", code=9))
     assert files_below(Path(path + "-out")) == files_below(tmp_path / "src")
 
 

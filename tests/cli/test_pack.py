@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from commands import done, record, refused
 from helpers import files_below, make_captioned, make_photos, packed
+from packing import Interrupt, interrupt_after
 
 import fastfeed
 from fastfeed.packer.job import DatasetResult, PackResult
@@ -23,7 +24,8 @@ def test_packed_like_the_function_and_told(photos: Path, tmp_path: Path):
     packed(photos, tmp_path / "function")
     assert files_below(tmp_path / "out") == files_below(tmp_path / "function")
     for words in (
-        "- a class a folder, as ImageFolder reads it: 2 classes",
+        "- one class per folder: 2 classes",
+        "- position i and each class number are ImageFolder's",
         "Packed 6 files",
         f"Next:  fastfeed verify {tmp_path}/out",
         f"ds = fastfeed.open('{tmp_path}/out', transform=...)",
@@ -56,6 +58,72 @@ def test_a_dry_run_writes_nothing(photos: Path, tmp_path: Path):
     found = record("pack", photos, tmp_path / "out", "--dry-run", kind=PackResult)
     assert (found["dry_run"], found["datasets"][0]["samples"], found["datasets"][0]["digest"]) == (True, 6, None)
     assert not (tmp_path / "out").exists()
+
+
+def noted(*arguments: object) -> list[str]:
+    """Notes of a dry run, which changes nothing."""
+    before = files_below(Path(str(arguments[1])))
+    text = done("pack", *arguments, "--dry-run", env={"COLUMNS": "200"})
+    assert files_below(Path(str(arguments[1]))) == before
+    lines = text.replace("\n  ", " ").splitlines()
+    assert lines[-1].startswith("This is the plan; nothing was written. It needs ")
+    return [line.removeprefix("Note: ") for line in lines if line.startswith("Note: ")]
+
+
+def test_a_dry_run_says_what_is_there_already(photos: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    assert noted(photos, out) == []
+    done("pack", photos, out)
+    assert noted(photos, out) == ["the destination holds this very pack: there would be nothing to do"]
+    assert noted(photos, out, "--shards", 2) == [
+        "without --overwrite this would be refused: a finished pack with other options is there (--shards was not given, now 2)"
+    ]
+    os.utime(photos / "cat" / "000.jpg", (1, 1))
+    (note,) = noted(photos, out)
+    assert note == (
+        "without --overwrite this would be refused: the source has changed since it was packed "
+        "(files came, went, grew or were touched)"
+    )
+
+
+def test_a_dry_run_says_that_an_unfinished_pack_is_there(photos: Path, tmp_path: Path):
+    hook, out = interrupt_after(3), tmp_path / "out"
+    with pytest.raises(Interrupt):
+        packed(photos, out, shards=3, progress=hook)
+    assert noted(photos, out, "--shards", 3) == [
+        "the destination holds an unfinished pack with these options: it would be continued"
+    ]
+    (note,) = noted(photos, out)
+    assert note == (
+        "without --overwrite this would be refused: an unfinished pack with other options is there "
+        "(--shards was 3, now not given)"
+    )
+    done("pack", photos, out, "--shards", 3)
+
+
+def test_a_dry_run_of_an_unfinished_pack_says_that_the_source_has_changed(photos: Path, tmp_path: Path):
+    """As the pack itself would refuse."""
+    out = tmp_path / "out"
+    with pytest.raises(Interrupt):
+        packed(photos, out, shards=3, progress=interrupt_after(3))
+    os.utime(photos / "cat" / "000.jpg", (1, 1))
+    refused("pack", photos, out, "--shards", 3, code=3)
+    (note,) = noted(photos, out, "--shards", 3)
+    assert note.startswith("without --overwrite this would be refused: the source has changed since this pack began: ")
+
+
+def test_a_dry_run_with_overwrite_does_not_say_that_nothing_is_to_do(photos: Path, tmp_path: Path):
+    done("pack", photos, tmp_path / "out")
+    assert "nothing to do" not in " ".join(noted(photos, tmp_path / "out", "--overwrite"))
+
+
+def test_a_dry_run_says_that_others_files_are_there(photos: Path, tmp_path: Path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "letter.txt").write_text("mine")
+    (note,) = noted(photos, tmp_path / "out")
+    assert "this would be refused: the destination holds other files, and fastfeed shares a folder with nobody" in note
+    refused("pack", photos, tmp_path / "out", "--overwrite", code=4)
+    assert "--overwrite" not in note, "which would not help"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +203,11 @@ def test_unreadable_files_stop_or_are_skipped(photos: Path, tmp_path: Path):
 
 def test_a_changed_source_and_other_options_are_refused(photos: Path, tmp_path: Path):
     done("pack", photos, tmp_path / "out")
-    assert "with other options is there (shards)" in refused("pack", photos, tmp_path / "out", "--shards", 2, code=4)
+    paragraph = refused("pack", photos, tmp_path / "out", "--shards", 2, "--no-cls", "--shard-size", "1MiB", code=4)
+    assert (
+        "a finished pack with other options is there (--shard-size was 512.0 MiB, now 1.0 MiB; "
+        "--shards was not given, now 2; --cls was True, now False)"
+    ) in paragraph
     os.utime(photos / "cat" / "000.jpg", (1, 1))
     assert "the source has changed since it was packed" in refused("pack", photos, tmp_path / "out", code=3)
     done("pack", photos, tmp_path / "out", "--overwrite", "--shards", 2)

@@ -13,9 +13,10 @@ from helpers import make_captioned, pack_photos, packed
 from fastfeed.archive.summary import info
 from fastfeed.cli import render
 from fastfeed.errors import ShardDamaged
-from fastfeed.packer.job import pack
+from fastfeed.packer.job import PackResult, pack
 from fastfeed.packer.unpack import UnpackResult
 from fastfeed.packer.verify import Finding, VerifyResult
+from fastfeed.units import format_size
 
 
 class Pair(NamedTuple):
@@ -105,13 +106,142 @@ def test_pack_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         ({}, "is packed already, and source and options are the same: nothing to do."),
         ({"overwrite": True, "limit": 1}, "Note: 6 files beyond --limit are not packed"),
     ):
-        render.pack_result(pack(source, tmp_path / "packed", workers=1, **options))
+        render.pack_result(pack(source, tmp_path / "packed", workers=1, on_plan=render.pack_plan, **options))
         text = " ".join(capsys.readouterr().out.split())
         assert words in text
-        assert "Left out: 7 entries of the source" in text
+        assert text.count("Left out: 7 entries of the source (listed in .fastfeed/left-out.jsonl)") == 1
         assert ".hidden0 (hidden: its name begins with a dot)" in text
         assert "hidden ... and 2 more" in text
         assert ".hidden5" not in text
+
+
+def test_the_plan_is_told_before_anything_is_written_and_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    source, heard = make_captioned(tmp_path / "src"), []
+
+    def on_plan(plan: PackResult) -> None:
+        heard.append(plan)
+        assert not list((tmp_path / "packed").glob("*.tar"))
+        render.pack_plan(plan)
+        assert "1 shard of 4 samples" in capsys.readouterr().out
+
+    render.pack_result(pack(source, tmp_path / "packed", workers=1, on_plan=on_plan))
+    assert capsys.readouterr().out.startswith("Packed 8 files, ")
+    assert [(plan.dry_run, plan.datasets[0].digest) for plan in heard] == [(True, None)]
+    assert pack(source, tmp_path / "packed", workers=1, on_plan=on_plan).already_packed
+    assert pack(source, tmp_path / "packed", workers=1, dry_run=True, on_plan=on_plan).dry_run
+    assert len(heard) == 1
+
+
+# ------------------------------------------------------------------------------------------------ tables
+def lines_of(shown: str) -> list[str]:
+    """Lines of a terminal, without colours and cursor moves."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r\n", "\n")
+    return [line.rpartition("\r")[2].rstrip() for line in plain.split("\n")]
+
+
+def test_a_table_that_fits_is_a_table(tmp_path: Path):
+    dataset = pack_photos(tmp_path)
+    for columns in (120, 200):
+        code, _, shown = on_a_terminal("info", dataset, columns=columns, stdout_too=True)
+        lines = lines_of(shown)
+        assert code == 0
+        (head,) = [line for line in lines if line.split()[:2] == ["field", "members"]]
+        assert head.split()[-1] == "rotated"
+        (row,) = [line.split() for line in lines if line.split()[:2] == ["jpg", "6"]]
+        assert row[:2] + row[-5:] == ["jpg", "6", "JPEG", "6", "16/16/16", "12/12/12", "0"]
+
+
+def test_a_table_that_does_not_fit_is_a_block_of_lines_a_row(tmp_path: Path):
+    dataset = pack_photos(tmp_path)
+    code, _, shown = on_a_terminal("info", dataset, columns=80, stdout_too=True)
+    assert code == 0
+    assert "\u2026" not in shown
+    lines = lines_of(shown)
+    largest = max(path.stat().st_size for path in (tmp_path / "photos").rglob("*.jpg"))
+    total = sum(path.stat().st_size for path in (tmp_path / "photos").rglob("*.jpg"))
+    begin = lines.index("  field      jpg")
+    assert lines[begin - 1 : begin + 10] == [
+        "",
+        "  field      jpg",
+        "  members    6",
+        f"  bytes      {format_size(total)}",
+        f"  mean       {format_size(total / 6)}",
+        f"  largest    {largest} B",
+        "  images     JPEG 6",
+        "  width min/median/max 16/16/16",
+        "  height     12/12/12",
+        "  rotated    0",
+        "",
+    ]
+    cls = lines.index("  field      cls")
+    assert lines[cls : cls + 6] == [
+        "  field      cls",
+        "  members    6",
+        "  bytes      6 B",
+        "  mean       1 B",
+        "  largest    1 B",
+        "",
+    ]
+    assert [line.split() for line in lines if line.split()[:1] in (["0"], ["1"])] == [["0", "cat", "3"], ["1", "dog", "3"]], (
+        "the table of classes fits"
+    )
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_the_plan_fits_a_narrow_terminal(tmp_path: Path, columns: int):
+    for number in range(3):
+        for field in ("depth-of-the-scene.png", "jpg", "json", "segmentation-of-the-scene.png", "txt"):
+            path = tmp_path / "src" / f"{number}.{field}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(b"{}")
+    code, _, shown = on_a_terminal("pack", tmp_path / "src", tmp_path / "out", "--workers", 1, columns=columns, stdout_too=True)
+    lines = lines_of(shown)
+    assert code == 0
+    begin = next(at for at, line in enumerate(lines) if line == "  dataset    src")
+    assert [line.split()[0] for line in lines[begin : begin + 8]] == [
+        "dataset", "samples", "fields", "classes", "source", "shards", "size", "tar",
+    ]  # fmt: skip
+    assert lines[begin + 2] == "  fields     depth-of-the-scene.png jpg json segmentation-of-the-scene.png txt"
+    assert lines[begin + 8] == ""
+    assert lines.index("1 asked for, 1 shard to write.") < next(
+        at for at, line in enumerate(lines) if line.startswith("Packed 15 files")
+    )
+
+
+def test_names_of_wide_letters_are_not_cut(tmp_path: Path):
+    """A letter of such a script takes two columns of the terminal."""
+    name = "\u732b" * 30
+    (tmp_path / "src" / name).mkdir(parents=True)
+    (tmp_path / "src" / name / "a.txt").write_text("a")
+    packed(tmp_path / "src", tmp_path / "packed")
+    code, _, shown = on_a_terminal("info", tmp_path / "packed", columns=70, stdout_too=True)
+    assert (code, name in shown, "\u2026" in shown) == (0, True, False)
+
+
+# ------------------------------------------------------------------------------------------------ errors
+def test_an_error_as_an_object(capsys: pytest.CaptureFixture[str]):
+    render.json_error(ShardDamaged("it broke", shard="a-000000.tar", source="a\udcff.jpg", start=0, stop=5, hint="Mend it."))
+    out, err = capsys.readouterr()
+    assert (err, out.isascii()) == ("", True)
+    assert json.loads(out) == {
+        "error": "ShardDamaged", "exit_code": 5, "message": "it broke", "path": None, "shard": "a-000000.tar", "sample": None,
+        "key": None, "source": "a\udcff.jpg", "member": None, "start": 0, "stop": 5, "hint": "Mend it.",
+    }  # fmt: skip
+
+
+def test_a_fault_is_one_paragraph_with_its_place(capsys: pytest.CaptureFixture[str]):
+    try:
+        raise KeyError("a\n\x1b")
+    except KeyError as error:
+        render.fault(error)
+    out, err = capsys.readouterr()
+    words = " ".join(err.split())
+    assert out == ""
+    assert re.fullmatch(
+        r"fastfeed: this is a fault of fastfeed itself: KeyError: 'a\\n\\x1b' \(.*/test_render\.py:\d+\)\. "
+        r"Run it again with --debug and report what it prints\.",
+        words,
+    )
 
 
 def test_info_of_many_classes_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

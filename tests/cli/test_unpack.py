@@ -21,7 +21,11 @@ def test_the_files_again(tmp_path: Path):
 
 def test_a_destination_that_is_not_empty(tmp_path: Path):
     dataset = pack_photos(tmp_path)
-    assert "the destination holds other files" in refused("unpack", dataset, tmp_path / "photos", code=4)
+    paragraph = refused("unpack", dataset, tmp_path / "photos", code=4)
+    assert "the destination holds other files" in paragraph
+    assert paragraph.endswith(
+        "If an unpack of this dataset has finished there, nothing is left to do; else name a folder that is new or empty."
+    )
 
 
 def test_damage_is_told_and_once_mended_it_continues(tmp_path: Path):
@@ -29,14 +33,14 @@ def test_damage_is_told_and_once_mended_it_continues(tmp_path: Path):
     place = next(iter(place for place in fastfeed.open(dataset)._archive.places(2) if place.field == "jpg"))
     flip_bit(dataset / place.shard, place.start)
     paragraph = refused("unpack", dataset, tmp_path / "out", code=5)
-    assert "sample 2, key 'cat/002', member 'cat/002.jpg'" in paragraph
+    assert "sample 2, key 'cat/002', source 'cat/002.jpg', member 'cat/002.jpg'" in paragraph
     assert (tmp_path / "out" / WORKPLACE).exists()
     flip_bit(dataset / place.shard, place.start)
     assert "(2 of them by an interrupted run)" in " ".join(done("unpack", dataset, tmp_path / "out").split())
     assert files_below(tmp_path / "out") == files_below(tmp_path / "photos")
 
 
-def test_a_full_disk(tmp_path: Path):
+def test_a_destination_that_is_no_folder(tmp_path: Path):
     dataset = pack_photos(tmp_path)
     (tmp_path / "out").symlink_to("/dev/full")
     assert "the destination is a file" in refused("unpack", dataset, tmp_path / "out", code=4)

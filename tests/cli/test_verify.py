@@ -30,7 +30,10 @@ def test_a_damaged_one(dataset: Path, workers: int):
     flip_bit(dataset / "photos-000001.tar", place.start)
     text = " ".join(done("verify", dataset, "--workers", workers, code=5).split())
     assert f"{dataset} is damaged: 1 finding (6 samples" in text
-    assert "- the bytes of a member differ from their checksum (shard photos-000001.tar, sample 3, key 'dog/000'" in text
+    assert (
+        "- the bytes of a member differ from their checksum (shard photos-000001.tar, sample 3, key 'dog/000', "
+        f"source 'dog/000.jpg', member 'dog/000.jpg', bytes [{place.start}, {place.stop}))"
+    ) in text
     assert "Restore it from a copy, or pack again." in text
 
 
@@ -54,4 +57,4 @@ def test_damage_that_leaves_nothing_to_open(dataset: Path):
     assert "ManifestDamaged" in done("verify", dataset, "--json", code=5)
     assert "is damaged: 1 finding" in done("verify", dataset, code=5)
     (dataset / ".fastfeed" / "manifest.json").unlink()
-    assert "has lost its manifest" in refused("verify", dataset, code=5)
+    assert "has lost its manifest" in refused("verify", dataset, code=9)

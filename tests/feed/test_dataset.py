@@ -209,9 +209,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"fields": ["png"]}, "fields names png, which the dataset has not"),
     ({"decoders": {"mp3": "raw"}}, "decoders names mp3, which the dataset has not"),
     ({"decoders": {"wav": "sound"}}, r"there is no decoder 'sound': expected a function, or one of image, rgb"),
-    ({"transform": {"wave": str}}, "a mapping of transforms needs samples that are dicts, and fields that they have"),
-    ({"transform": {"wav": str}, "fields": ["txt"]}, "a mapping of transforms needs"),
-    ({"transform": {"jpg": str}, "fields": ["jpg", "cls"]}, "a mapping of transforms needs samples that are dicts"),
+    ({"transform": {"wave": str}}, r"transform names wave, which the samples have not .*among cls, depth\.png, .*got wave"),
+    ({"transform": {"wav": str}, "fields": ["txt"]}, r"transform names wav, which .* have not .*: expected among txt, got wav"),
+    (
+        {"transform": {"jpg": str}, "fields": ["jpg", "cls"]},
+        r"samples here are pairs \(image, target\), so transform is one function of the image .*: got a mapping by field",
+    ),
+    ({"fields": "jpg"}, r"^fields is a list of names: expected \['jpg'\], got 'jpg'$"),
     ({"target_transform": str, "fields": ["txt"]}, "target_transform needs a class, and the samples have none"),
     ({"decode": "fast"}, r"decode='fast' is not known: expected 'exact', got 'fast'"),
 ]
@@ -221,6 +225,97 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_arguments_that_fit_no_sample(rich: Path, options: dict[str, Any], words: str):
     with pytest.raises(UsageError, match=words):
         PackedDataset(rich, **options)
+
+
+# ------------------------------------------------------------------------------------------------ classes in the index alone
+@pytest.fixture
+def unwritten(tmp_path: Path) -> tuple[PackedDataset, PackedDataset]:
+    """The same photos packed with and without class members."""
+    with_members = fastfeed.open(pack_photos(tmp_path, shards=2))
+    packed(tmp_path / "photos", tmp_path / "without", shards=2, write_cls=False)
+    return with_members, fastfeed.open(tmp_path / "without")
+
+
+def test_without_class_members_samples_are_pairs_all_the_same(unwritten: tuple[PackedDataset, PackedDataset]):
+    there, here = unwritten
+    theirs = ImageFolder(os.path.join(os.path.dirname(here.path), "photos"))
+    assert not [path for path in Path(here.path).glob("*.tar") if b".cls" in path.read_bytes()]
+    assert here.fields == there.fields == ("cls", "jpg")
+    assert here.targets.tolist() == there.targets.tolist() == [0, 0, 0, 1, 1, 1]
+    for samples in (list(here), here.__getitems__(range(6)), here.__getitems__([0, 1, 2, -3, -2, -1])):
+        assert [type(sample) for sample in samples] == [tuple] * 6
+        assert [(image.mode, image.tobytes(), target) for image, target in samples] == [
+            (image.mode, image.tobytes(), target) for image, target in there
+        ]
+        assert [(image.tobytes(), target) for image, target in samples] == [
+            (image.tobytes(), target) for image, target in theirs
+        ]
+        assert {type(target) for _, target in samples} == {int}
+    assert [here[position][1] for position in (5, 0, 3, 2, -1, -6)] == [1, 0, 1, 0, 1, 0]
+    assert here.__getitems__([4, 0])[0][1] == 1
+
+
+def test_without_class_members_transforms_are_called_as_with_them(unwritten: tuple[PackedDataset, PackedDataset]):
+    there, here = (
+        PackedDataset(dataset.path, transform=lambda image: image.tobytes(), target_transform=lambda number: f"<{number}>")
+        for dataset in unwritten
+    )
+    assert list(here) == list(there)
+    assert here[4][1] == "<1>"
+    assert here.__getitems__([5, 0]) == [there[5], there[0]]
+    with pytest.raises(
+        UsageError, match=r"samples here are pairs \(image, target\), so transform is one function of the image"
+    ):
+        PackedDataset(unwritten[1].path, transform={"jpg": str})
+
+
+def test_without_class_members_fields_are_chosen_as_with_them(unwritten: tuple[PackedDataset, PackedDataset]):
+    path = unwritten[1].path
+    image, target = fastfeed.open(path, fields=["cls", "jpg"])[3]
+    assert (image.mode, target) == ("RGB", 1)
+    numbers = fastfeed.open(path, fields=["cls"], target_transform=str)
+    assert (numbers.fields, list(numbers)) == (("cls",), [{"cls": "0"}] * 3 + [{"cls": "1"}] * 3)
+    assert numbers.__getitems__([5, 0]) == [{"cls": "1"}, {"cls": "0"}]
+    pictures = fastfeed.open(path, fields=["jpg"])
+    assert (pictures.fields, list(pictures[3])) == (("jpg",), ["jpg"])
+    assert [list(sample) for sample in pictures.__getitems__([0, 5])] == [["jpg"], ["jpg"]]
+    with pytest.raises(UsageError, match="target_transform needs a class, and the samples have none"):
+        fastfeed.open(path, fields=["jpg"], target_transform=str)
+    with pytest.raises(UsageError, match=r"fields names txt, which the dataset has not .*expected among cls, jpg, got txt"):
+        fastfeed.open(path, fields=["txt"])
+
+
+def test_without_class_members_dicts_have_the_class(tmp_path: Path):
+    source = make_photos(tmp_path / "src")
+    for name in ("cat", "dog"):
+        for number in range(3):
+            (source / name / f"{number:03d}.txt").write_text(name)
+    packed(source, tmp_path / "packed", write_cls=False)
+    dataset = fastfeed.open(tmp_path / "packed", transform={"cls": lambda number: number + 10})
+    assert dataset.fields == ("cls", "jpg", "txt")
+    sample = dataset[4]
+    assert (set(sample), sample["cls"], sample["txt"]) == ({"cls", "jpg", "txt"}, 11, "dog")
+    assert fastfeed.open(tmp_path / "packed", fields=["txt", "cls"])[0] == {"cls": 0, "txt": "cat"}
+
+
+def test_the_fields_that_are_read(rich: Path):
+    everything = ("cls", "depth.png", "jpg", "json", "mask.png", "npy", "npz", "txt", "wav")
+    assert fastfeed.open(rich).fields == everything
+    assert fastfeed.open(rich, fields=("txt", "cls")).fields == ("cls", "txt")
+    assert fastfeed.open(rich, fields=iter(["txt", "cls", "txt"])).fields == ("cls", "txt")
+    assert fastfeed.open(rich, fields=[]).fields == ()
+
+
+def test_the_columns_are_what_column_takes(rich: Path):
+    dataset = fastfeed.open(rich)
+    assert dataset.columns == ["codec", "height", "key", "offset", "orientation", "size", "source", "width", "xxh3"]
+    for name in dataset.columns:
+        assert len(dataset.column(name, "txt")) == 2
+    for name in ("members", "field", "colour"):
+        with pytest.raises(
+            UsageError, match=f"there is no column '{name}' .*expected one of {', '.join(dataset.columns)}, got"
+        ):
+            dataset.column(name)
 
 
 def test_without_classes(tmp_path: Path):
@@ -263,7 +358,8 @@ def test_a_damaged_member_is_found_when_it_is_read(tmp_path: Path):
     dataset = fastfeed.open(path)
     place = next(iter(place for place in dataset._archive.places(4) if place.field == "jpg"))
     flip_bit(path / place.shard, place.start + 300, 3)
-    where = rf"shard {place.shard}, sample 4, key 'dog/001', member 'dog/001\.jpg', bytes \[{place.start}, {place.stop}\)"
+    where = rf"shard {place.shard}, sample 4, key 'dog/001', source 'dog/001\.jpg', member 'dog/001\.jpg', "
+    where += rf"bytes \[{place.start}, {place.stop}\)"
     for read in (lambda: dataset[4], lambda: dataset.__getitems__([0, 4]), lambda: fastfeed.open(path)[4]):
         with pytest.raises(ShardDamaged, match=f"differ from their checksum.*{where}"):
             read()
@@ -279,10 +375,28 @@ def test_what_cannot_be_decoded_has_a_name(tmp_path: Path, field: str, words: st
     packed(source, tmp_path / "packed")
     dataset = fastfeed.open(tmp_path / "packed")
     for read in (lambda: dataset[2], lambda: dataset.__getitems__([2])):
-        with pytest.raises(
-            DecodeError, match=rf"{words}.*shard src-000000\.tar, sample 2, key '002', member '002\.{field}', bytes"
-        ):
+        where = rf"shard src-000000\.tar, sample 2, key '002', source '002\.{field}', member '002\.{field}', bytes"
+        with pytest.raises(DecodeError, match=rf"{words}.*{where}") as caught:
             read()
+        assert caught.value.source == f"002.{field}"
+        line = '(a line of the skip list: {"source": "002.jpg", "kind": "undecodable"})'
+        assert str(caught.value).endswith(line) == (field == "jpg")
+
+
+def test_the_hint_of_what_cannot_be_decoded_is_a_line_for_the_skip_list(tmp_path: Path):
+    """Also where key and source differ, and where the source is no UTF-8."""
+    source = make_photos(tmp_path / "src", ["cat"])
+    name = os.fsencode(source / "cat") + b"/no \xff.jpg"
+    with open(name, "wb") as file:
+        file.write(b"no picture")
+    packed(source, tmp_path / "packed")
+    with pytest.raises(DecodeError) as caught:
+        list(fastfeed.open(tmp_path / "packed"))
+    assert (caught.value.source, caught.value.sample) == ("cat/no \udcff.jpg", 3)
+    _, _, line = str(caught.value).partition("(a line of the skip list: ")
+    (tmp_path / "skip.jsonl").write_text(line.removesuffix(")") + "\n")
+    packed(source, tmp_path / "clean", exclude=str(tmp_path / "skip.jsonl"))
+    assert len(list(fastfeed.open(tmp_path / "clean"))) == 3
 
 
 def test_a_users_decoder_that_fails_has_a_name(tmp_path: Path):

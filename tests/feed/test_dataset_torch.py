@@ -59,6 +59,18 @@ def test_shuffle_subset_split_and_concat(path: Path):
     assert drained(DataLoader(both, batch_size=4, num_workers=1)) == [*wanted, wanted[1]]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_class_that_is_in_the_index_alone_travels_as_well(tmp_path: Path, workers: int):
+    path = pack_photos(tmp_path, each=4, shards=3, write_cls=False)
+    packed(tmp_path / "photos", tmp_path / "with", shards=3)
+    loaders = [
+        DataLoader(fastfeed.open(folder, transform=pixels), batch_size=3, num_workers=workers)
+        for folder in (path, tmp_path / "with")
+    ]
+    assert drained(loaders[0]) == drained(loaders[1])
+    assert [target for _, target in drained(loaders[0])] == [0] * 4 + [1] * 4
+
+
 def test_dict_samples_collate(tmp_path: Path):
     (tmp_path / "src").mkdir()
     for number in range(4):
@@ -76,7 +88,8 @@ def test_an_error_in_a_worker_names_shard_and_sample(tmp_path: Path, workers: in
     place = next(iter(place for place in fastfeed.open(path)._archive.places(4) if place.field == "jpg"))
     flip_bit(path / place.shard, place.start + 40)
     loader = DataLoader(fastfeed.open(path, transform=pixels), batch_size=2, num_workers=workers)
-    with pytest.raises(ShardDamaged, match=rf"shard {place.shard}, sample 4, key 'dog/001', member 'dog/001\.jpg', bytes \["):
+    where = rf"shard {place.shard}, sample 4, key 'dog/001', source 'dog/001\.jpg', member 'dog/001\.jpg', bytes \["
+    with pytest.raises(ShardDamaged, match=where):
         drained(loader)
 
 
@@ -140,6 +153,26 @@ def test_what_travelled_is_the_same_dataset(path: Path):
     copy = ForkingPickler.loads(pickled(dataset))
     assert (len(copy), copy.digest, copy.classes, copy.path) == (len(dataset), dataset.digest, dataset.classes, dataset.path)
     assert [(image.tolist(), target) for image, target in copy] == [(image.tolist(), target) for image, target in dataset]
+
+
+@pytest.mark.parametrize("fields", [None, ["jpg", "cls"], ["cls"], ["jpg"], []])
+def test_a_class_that_is_in_the_index_alone_survives_the_journey(tmp_path: Path, fields: list[str] | None):
+    path = pack_photos(tmp_path, write_cls=False)
+    dataset = fastfeed.open(path, fields=fields)
+    copy = ForkingPickler.loads(pickled(dataset))
+    assert copy.fields == dataset.fields == tuple(sorted(["cls", "jpg"] if fields is None else fields))
+    assert repr(copy) == repr(dataset)
+    assert [shown(sample) for sample in copy] == [shown(sample) for sample in dataset]
+    pairs = fastfeed.open(path, transform=pixels, target_transform=float)
+    copy = ForkingPickler.loads(pickled(pairs))
+    assert [(image.tolist(), target) for image, target in copy] == [(image.tolist(), target) for image, target in pairs]
+
+
+def shown(sample: Any) -> object:
+    """A sample with its picture as bytes."""
+    if isinstance(sample, tuple):
+        return sample[0].tobytes(), sample[1]
+    return {name: value.tobytes() if name == "jpg" else value for name, value in sample.items()}
 
 
 def test_a_dataset_that_was_packed_anew_meanwhile(tmp_path: Path):

@@ -13,7 +13,6 @@ from PIL import Image
 import fastfeed
 from fastfeed.errors import ShardDamaged, UsageError
 from fastfeed.feed.dataset import PackedDataset
-from fastfeed.feed.views import source_of
 from fastfeed.media import Codec
 
 
@@ -51,7 +50,7 @@ def test_a_samples_source_is_its_images(tmp_path: Path):
     (tmp_path / "src" / "1.json").write_text("{}")
     packed(tmp_path / "src", tmp_path / "packed")
     archive = fastfeed.open(tmp_path / "packed")._archive
-    assert [source_of(archive, position) for position in range(2)] == [b"0.webp", b"1.json"]
+    assert [archive.source(position) for position in range(2)] == [b"0.webp", b"1.json"]
 
 
 def test_names_that_are_no_utf8_come_as_surrogates(tmp_path: Path):
@@ -176,5 +175,5 @@ def test_a_file_of_a_shard_that_was_cut_names_the_sample(mixed: PackedDataset, t
     file = mixed.open(3, "jpg")
     shard = tmp_path / "packed" / "src-000001.tar"
     os.truncate(shard, 512)
-    with pytest.raises(ShardDamaged, match=r"shard src-000001\.tar, sample 3, key '003', member '003\.jpg'"):
+    with pytest.raises(ShardDamaged, match=r"shard src-000001\.tar, sample 3, key '003', source '003\.jpg', member '003\.jpg'"):
         file.read()

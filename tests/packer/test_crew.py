@@ -138,3 +138,47 @@ def test_a_program_without_main_guard_may_pack(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.count("shards_written=2") == 1
     assert fastfeed.verify(tmp_path / "out").ok
+
+
+AT_BIRTH = """
+import os, signal, sys
+import fastfeed
+from fastfeed.packer import crew
+
+class Interrupted(crew._Worker):
+    def __init__(self):
+        super().__init__()
+        os.kill(os.getpid(), number)
+        print(self.process.pid, flush=True)
+
+number = int(sys.argv[3])
+signal.signal(number, signal.default_int_handler)
+crew._Worker = Interrupted
+try:
+    fastfeed.pack(sys.argv[1], sys.argv[2], workers=2, samples_per_shard=1)
+except KeyboardInterrupt:
+    print("interrupted", signal.pthread_sigmask(signal.SIG_BLOCK, []))
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_a_workers_birth_waits_until_the_crew_knows_it(tmp_path, how):
+    source = many(tmp_path / "s", count=4)
+    command = [sys.executable, "-c", AT_BIRTH, source, tmp_path / "out", str(int(how))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=60)
+    pid, said = done.stdout.splitlines()  # one worker was born, whole, and no other
+    assert said == "interrupted set()" and done.stderr == ""
+    assert not os.path.exists(f"/proc/{pid}")  # killed and waited for
+    assert packed(source, tmp_path / "out", samples_per_shard=1).datasets[0].samples == 4
+
+
+def test_workers_let_through_what_was_held_at_their_birth(tmp_path):
+    blocked: set[str] = set()
+
+    def look(stage):
+        for pid in children_of(os.getpid()) if stage == "pack" else ():
+            with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+                blocked.update(line.split()[1] for line in file if line.startswith("SigBlk:"))
+
+    packed(many(tmp_path / "s"), tmp_path / "out", samples_per_shard=1, progress=Hook(on_advance=look))
+    assert blocked == {"0" * 16}

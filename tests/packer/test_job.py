@@ -2,7 +2,10 @@ import gc
 import hashlib
 import json
 import os
+import re
 import shutil
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import webdataset
@@ -278,6 +281,62 @@ def test_a_dry_run_writes_nothing_at_all(tmp_path):
     assert plan.datasets[0].digest is None and done.datasets[0].digest == manifest_of(tmp_path / "out")["digest"]
 
 
+def test_the_plan_is_told_once_before_the_first_byte(tmp_path):
+    source = make_photos(tmp_path / "s")
+    os.symlink("nowhere", source / "dog" / "003.jpg")
+    told: list[fastfeed.PackResult] = []
+    there: list[set[str]] = []
+
+    def hear(plan):
+        told.append(plan)
+        there.append(set(files_below(tmp_path / "out")))
+
+    hook = Hook(on_start={"pack": lambda: there.append({"pack begins"})})
+    options = {"samples_per_shard": 1, "on_error": "skip"}
+    dry = packed(source, tmp_path / "out", dry_run=True, on_plan=hear, **options)
+    assert told == []  # a dry run returns it
+    result = packed(source, tmp_path / "out", on_plan=hear, progress=hook, **options)
+    [plan] = told
+    assert there[0] <= {f".fastfeed/job/{name}" for name in ("lock", "job.json", "scan")} and there[1] == {"pack begins"}
+    assert replace(plan, seconds=0, free_bytes=0) == replace(dry, seconds=0, free_bytes=0)
+    assert plan.dry_run and (plan.shards_written, plan.skipped, plan.needs_bytes) == (0, 1, result.needs_bytes)
+    packed(source, tmp_path / "out", on_plan=hear, **options)
+    assert len(told) == 1  # it is there: nothing is planned
+
+
+def test_the_plan_is_told_of_a_pack_that_continues(tmp_path):
+    source = stopped(tmp_path)
+    told: list[fastfeed.PackResult] = []
+    packed(source, tmp_path / "out", samples_per_shard=1, on_plan=told.append)
+    assert [plan.datasets[0].shards for plan in told] == [8]
+
+
+REFUSED = "without --overwrite this would be refused: "
+
+
+def test_a_dry_run_says_what_is_at_the_destination(tmp_path):
+    def notes(**options):
+        before = files_below(tmp_path)
+        found = packed(tmp_path / "s", tmp_path / "out", dry_run=True, **{"samples_per_shard": 1, **options}).notes
+        assert files_below(tmp_path) == before
+        return found
+
+    source = stopped(tmp_path)
+    assert notes() == ("the destination holds an unfinished pack with these options: it would be continued",)
+    change = "(--shuffle was not given, now 1)"
+    assert notes(shuffle=1) == (f"{REFUSED}an unfinished pack with other options is there {change}",)
+    packed(source, tmp_path / "out", samples_per_shard=1)
+    assert notes() == ("the destination holds this very pack: there would be nothing to do",)
+    assert notes(shuffle=1) == (f"{REFUSED}a finished pack with other options is there {change}",)
+    (source / "new.txt").write_text("n")
+    changed = "the source has changed since it was packed (files came, went, grew or were touched)"
+    assert notes() == (REFUSED + changed,)
+    shutil.rmtree(tmp_path / "out")
+    assert notes() == ()
+    tree(tmp_path / "out", {"mine.txt": "x"})
+    assert notes() == (f"{REFUSED}the destination holds other files, and fastfeed shares a folder with nobody",)
+
+
 def test_limit_and_exclude_are_recorded(tmp_path):
     source = make_captioned(tmp_path / "s", 6)
     skip = tmp_path / "skip.jsonl"
@@ -415,6 +474,25 @@ def test_a_changed_source_is_refused_by_name(tmp_path, change):
     assert files_below(tmp_path / "out") == files_below(tmp_path / "straight")
 
 
+def test_a_folder_that_came_or_went_is_a_change_by_name(tmp_path):
+    source = stopped(tmp_path, layout="files")
+    (source / "new").mkdir()
+    with pytest.raises(SourceChanged, match="the source has changed since this pack began: folder new is new"):
+        packed(source, tmp_path / "out", samples_per_shard=1, layout="files")
+    packed(source, tmp_path / "out", samples_per_shard=1, layout="files", overwrite=True)
+    (source / "new").rmdir()
+    with pytest.raises(SourceChanged, match="the source has changed since it was packed"):
+        packed(source, tmp_path / "out", samples_per_shard=1, layout="files")
+    (source / "old").mkdir()
+    options = {"samples_per_shard": 1, "layout": "files", "overwrite": True}
+    with pytest.raises(Interrupt, match="enough is written"):
+        packed(source, tmp_path / "out", progress=interrupt_after(3), **options)
+    (source / "old").rename(source / "other")
+    match = "the source has changed since this pack began: folder old is gone; folder other is new"
+    with pytest.raises(SourceChanged, match=match):
+        packed(source, tmp_path / "out", samples_per_shard=1, layout="files")
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_source_of_a_finished_pack_is_refused(tmp_path, change):
     source = tree(tmp_path / "s", {f"{at}.txt": f"text {at}" for at in range(8)})
@@ -427,22 +505,34 @@ def test_a_changed_source_of_a_finished_pack_is_refused(tmp_path, change):
     assert fastfeed.verify(tmp_path / "out").ok
 
 
-OTHER_OPTIONS = [
-    {"samples_per_shard": 2}, {"shuffle": 1}, {"limit": 4}, {"name": "other"}, {"write_cls": False}, {"group": "none"},
-    {"layout": "files"}, {"on_error": "skip"}, {"hidden": True}, {"class_map": "union"},
-    {"exclude": SkipList([SkipEntry(key="1")])},
-]  # fmt: skip
+EXCLUDED = hashlib.sha256(SkipEntry(key="1").to_json().encode()).hexdigest()[:16]
+OTHER_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"samples_per_shard": 2}, "--samples-per-shard was 1, now 2"),
+    ({"shard_bytes": 32 << 20}, "--shard-size was 512.0 MiB, now 32.0 MiB"),
+    ({"shuffle": 1}, "--shuffle was not given, now 1"),
+    ({"limit": 4}, "--limit was not given, now 4"),
+    ({"name": "other"}, "--name was s, now other"),
+    ({"write_cls": False}, "--cls was True, now False"),
+    ({"group": "none"}, "--group was auto, now none"),
+    ({"layout": "files"}, "--layout was auto, now files"),
+    ({"on_error": "skip"}, "--on-error was stop, now skip"),
+    ({"hidden": True}, "--hidden was False, now True"),
+    ({"class_map": "union"}, "--class-map was equal, now union"),
+    ({"exclude": SkipList([SkipEntry(key="1")])}, f"--exclude was not given, now {EXCLUDED}"),
+    ({"shuffle": 1, "limit": 4}, "--limit was not given, now 4; --shuffle was not given, now 1"),
+]
 
 
-@pytest.mark.parametrize("other", OTHER_OPTIONS, ids=lambda other: next(iter(other)))
-def test_other_options_are_refused_by_name(tmp_path, other):
+@pytest.mark.parametrize(("other", "change"), OTHER_OPTIONS, ids=["-".join(other) for other, _ in OTHER_OPTIONS])
+def test_other_options_are_refused_by_name(tmp_path, other, change):
     source = stopped(tmp_path)
-    [name] = other
-    with pytest.raises(DestinationOccupied, match=rf"an unfinished pack with other options is there \({name}\).*--overwrite"):
+    hint = r".*Give the same options, choose another folder, or use --overwrite to pack anew\."
+    match = re.escape(f" pack with other options is there ({change})") + hint
+    with pytest.raises(DestinationOccupied, match="an unfinished" + match):
         packed(source, tmp_path / "out", **{"samples_per_shard": 1, **other})
     packed(source, tmp_path / "out", samples_per_shard=1)
     before = files_below(tmp_path / "out")
-    with pytest.raises(DestinationOccupied, match=rf"a finished pack with other options is there \({name}\)"):
+    with pytest.raises(DestinationOccupied, match="a finished" + match):
         packed(source, tmp_path / "out", **{"samples_per_shard": 1, **other})
     assert files_below(tmp_path / "out") == before
     assert fastfeed.verify(tmp_path / "out").ok
@@ -461,7 +551,7 @@ def test_killed_before_its_options_were_kept(tmp_path):
     (tmp_path / "out" / ".fastfeed" / "job" / "job.json").unlink()  # the scan is kept first
     with pytest.raises(Interrupt, match="enough is written"):
         packed(source, tmp_path / "out", samples_per_shard=1, progress=interrupt_after(1))
-    with pytest.raises(DestinationOccupied, match=r"other options is there \(shuffle\)"):
+    with pytest.raises(DestinationOccupied, match=r"other options is there \(--shuffle was not given, now 1\)"):
         packed(source, tmp_path / "out", samples_per_shard=1, shuffle=1)
 
 
@@ -486,6 +576,49 @@ def test_on_error_skip_leaves_out_the_whole_sample_and_records_it(tmp_path):
     assert result.skipped == 1
     assert left_out_of(tmp_path / "out") == {"001.jpg": "unreadable", "001.txt": "incomplete"}
     assert [sample.key for sample in read_back(tmp_path / "out")] == ["000", "002"]
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+@pytest.mark.parametrize("entry", [SkipEntry(source="003.jpg"), SkipEntry(key="003")])
+def test_a_dangling_link_that_is_excluded_stops_nothing(tmp_path, entry, on_error):
+    source = make_captioned(tmp_path / "s", 4)
+    (source / "003.jpg").unlink()
+    os.symlink("nowhere", source / "003.jpg")
+    result = packed(source, tmp_path / "out", exclude=SkipList([entry]), on_error=on_error)
+    assert result.skipped == 0
+    assert left_out_of(tmp_path / "out") == {"003.jpg": "excluded", "003.txt": "excluded"}
+    assert [sample.key for sample in read_back(tmp_path / "out")] == ["000", "001", "002"]
+    again = packed(source, tmp_path / "out", exclude=SkipList([entry]), on_error=on_error)
+    assert again.already_packed and (again.skipped, again.left_out) == (0, result.left_out)
+
+
+def test_a_sample_whose_only_file_is_unreadable_is_left_out(tmp_path):
+    source = make_photos(tmp_path / "s")
+    os.symlink("nowhere", source / "cat" / "9.jpg")
+    result = packed(source, tmp_path / "out", on_error="skip")
+    assert (result.skipped, result.datasets[0].samples) == (1, 6)
+    assert left_out_of(tmp_path / "out") == {"cat/9.jpg": "unreadable"}
+    assert fastfeed.verify(tmp_path / "out").ok
+    again = packed(source, tmp_path / "out", on_error="skip")
+    assert again.already_packed and again.skipped == 1 and again.datasets == result.datasets
+
+
+def test_what_is_left_out_of_a_split_is_listed_with_it(tmp_path):
+    source = make_photos(tmp_path / "s" / "train").parent
+    make_photos(source / "val")
+    tree(source, {"val/cat/.DS_Store": "x", "README.md": "x"})
+    packed(source, tmp_path / "out")
+    assert left_out_of(tmp_path / "out" / "train") == {"README.md": "beside"}
+    assert left_out_of(tmp_path / "out" / "val") == {"val/cat/.DS_Store": "system"}
+
+
+def test_a_skip_list_of_another_source_is_refused_and_leaves_no_trace(tmp_path):
+    source = make_captioned(tmp_path / "s", 3)
+    skip = SkipList([SkipEntry(source="s/001.jpg")])
+    for dry_run in (True, False):
+        with pytest.raises(UsageError, match=r"none of the 1 .* of the skip list matches a sample.*got s/001.jpg"):
+            packed(source, tmp_path / "out", exclude=skip, dry_run=dry_run)
+    assert not (tmp_path / "out").exists()
 
 
 CODE = (

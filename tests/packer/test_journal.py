@@ -1,6 +1,9 @@
+import errno
+import fcntl
 import os
 import shutil
 import signal
+from functools import partial
 
 import pytest
 from helpers import files_below, make_photos, packed
@@ -26,6 +29,7 @@ from fastfeed.errors import (
     SourceAmbiguous,
     SourceUnreadable,
 )
+from fastfeed.packer.journal import Journal, peek, refuse_foreign
 
 
 def texts(folder, count=6):
@@ -147,6 +151,77 @@ def test_overwrite_loses_nothing_where_the_source_cannot_be_packed(tmp_path):
         with pytest.raises(error, match=match):
             packed(source, tmp_path / "out", overwrite=True)
     assert files_below(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_overwrite_removes_what_a_killed_publishing_left(tmp_path, finished):
+    source = make_photos(tmp_path / "s" / "train").parent
+    make_photos(source / "val")
+    if finished:
+        packed(source, tmp_path / "out")
+    else:
+        with pytest.raises(Interrupt, match="enough is written"):
+            packed(source, tmp_path / "out", samples_per_shard=1, progress=interrupt_after(12))
+    parts = ["index.part", "left-out.jsonl.part", "manifest.json.part", "pack.json.part"]
+    for folder in ("", "train", "val"):
+        tree(tmp_path / "out" / folder / ".fastfeed", dict.fromkeys(parts, "half"))
+    packed(texts(tmp_path / "t"), tmp_path / "out", overwrite=True)
+    assert set(files_below(tmp_path / "out")) == {
+        "t-000000.tar", ".fastfeed/index", ".fastfeed/left-out.jsonl", ".fastfeed/manifest.json",
+    }  # fmt: skip
+    assert not (tmp_path / "out" / "train").exists()
+
+
+def no_locks(descriptor: int, operation: int) -> None:
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+NO_LOCK = "the destination's file system gives no lock (Function not implemented): make sure that no other pack writes there"
+
+
+def test_a_file_system_without_locks_is_told_and_used(tmp_path, monkeypatch):
+    journal = Journal(str(tmp_path / "out"), lock=no_locks)
+    assert journal.notes == [NO_LOCK]
+    journal.close()
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr("fastfeed.packer.job.Journal", partial(Journal, lock=no_locks))
+    result = packed(texts(tmp_path / "s"), tmp_path / "out")
+    assert result.notes == (NO_LOCK,)
+    assert len(read_back(tmp_path / "out")) == 6
+
+
+def test_a_lock_is_asked_for_without_waiting(tmp_path):
+    asked = []
+    journal = Journal(str(tmp_path / "out"), lock=lambda descriptor, operation: asked.append(operation))
+    journal.close()
+    assert asked == [fcntl.LOCK_EX | fcntl.LOCK_NB] and journal.notes == []
+
+
+def test_peek_reads_the_options_of_an_unfinished_job_and_touches_nothing(tmp_path):
+    source = texts(tmp_path / "s")
+    assert peek(str(tmp_path / "out")) is None
+    assert peek(str(source / "0.txt")) is None
+    with pytest.raises(Interrupt, match="enough is written"):
+        packed(source, tmp_path / "out", samples_per_shard=1, progress=interrupt_after(3))
+    before = files_below(tmp_path / "out")
+    found = peek(str(tmp_path / "out"))
+    assert found is not None and found["options"]["samples_per_shard"] == 1
+    assert files_below(tmp_path / "out") == before
+    packed(source, tmp_path / "out", samples_per_shard=1)
+    assert peek(str(tmp_path / "out")) is None
+
+
+def test_refuse_foreign_lets_ours_and_the_empty_pass(tmp_path):
+    packed(texts(tmp_path / "s"), tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    for name in ("out", "empty", "new"):
+        refuse_foreign(str(tmp_path / name))
+    with pytest.raises(
+        DestinationOccupied, match="the destination holds other files, and fastfeed shares a folder with nobody"
+    ):
+        refuse_foreign(str(tmp_path / "s"))
+    with pytest.raises(DestinationOccupied, match="the destination is a file"):
+        refuse_foreign(str(tmp_path / "s" / "0.txt"))
 
 
 def test_two_processes_cannot_pack_into_one_folder(tmp_path):

@@ -26,7 +26,11 @@ def test_a_class_a_folder(tmp_path):
     assert draft.as_imagefolder
     assert draft.stems == ["cat/1", "cat/2", "dog/1"]
     assert samples(listing, draft) == [{"jpg": "cat/1.jpg"}, {"jpg": "cat/2.jpg"}, {"jpg": "dog/1.jpg"}]
-    assert "a class a folder, as ImageFolder reads it: 2 classes" in draft.why
+    assert draft.why == [
+        "one dataset: the folders at the top are not named like splits",
+        "one class per folder: 2 classes",
+        "each image is a sample",
+    ]
 
 
 def test_classes_without_images_are_classes_all_the_same(tmp_path):
@@ -134,17 +138,96 @@ def test_a_folder_beside_splits_is_ambiguous(tmp_path):
     assert draft.classes is None and draft.stems == ["extra/cat/2", "train/cat/1"]
 
 
+@pytest.mark.parametrize(
+    "names", [("train2017", "val2017"), ("train-1", "val_2"), ("Train", "TEST3"), ("dev", "unlabeled2017")]
+)
+def test_splits_with_a_number_or_a_year(tmp_path, names):
+    _, drafts = read(tmp_path, [f"{name}/1.jpg" for name in names])
+    assert [draft.split for draft in drafts] == sorted(names)
+    assert {draft.why[0] for draft in drafts} == {
+        f"splits {', '.join(sorted(names))}: all folders at the top have names of splits"
+    }
+
+
+@pytest.mark.parametrize("names", [("trains", "vals"), ("train2017b", "val2017b"), ("train--1", "val--1"), ("1train", "2val")])
+def test_what_only_begins_like_a_split_is_none(tmp_path, names):
+    _, [draft] = read(tmp_path, [f"{name}/1.jpg" for name in names])
+    assert draft.classes == sorted(names)
+    assert draft.why[0] == "one dataset: the folders at the top are not named like splits"
+
+
+def test_cocos_annotations_beside_its_splits_are_ambiguous(tmp_path):
+    names = ["annotations/instances.json", "train2017/1.jpg", "val2017/2.jpg"]
+    with pytest.raises(SourceAmbiguous) as caught:
+        read(tmp_path, names)
+    assert str(caught.value) == (
+        "train2017, val2017 look like splits, but annotations beside them do not. Move the others away, pack each split on its"
+        " own, or choose: --layout splits (all are splits), classes or files."
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "empty", "match"),
+    [
+        (["train/cat/1.jpg"], ["val"], "there is no file to pack in val"),
+        (["train/cat/1.jpg"], ["val/cat"], "there is no file to pack in val"),
+        (["train/1.jpg"], ["val", "test"], "there is no file to pack in test, val"),
+        (["README.md"], ["train", "val"], "there is no file to pack in train, val"),
+    ],
+)
+def test_a_split_without_files_is_refused_by_name(tmp_path, names, empty, match):
+    for name in empty:
+        (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(SourceUnreadable) as caught:
+        read(tmp_path, names)
+    assert str(caught.value) == f"{match}. Remove what is empty, or pack the other splits on their own."
+
+
+def test_classes_need_folders(tmp_path):
+    with pytest.raises(SourceAmbiguous) as caught:
+        read(tmp_path, ["1.jpg"], layout="classes")
+    assert str(caught.value) == (
+        "there are no folders to take as classes. Use --layout files, or name a folder that holds class folders."
+    )
+
+
 def test_splits_need_folders(tmp_path):
     with pytest.raises(SourceAmbiguous, match="no folder to take as a split"):
         read(tmp_path, ["1.jpg"], layout="splits")
 
 
-@pytest.mark.parametrize("names", [["images/1.jpg", "masks/1.png"], ["images/1.jpg"], ["images/1.jpg", "labels/1.txt", "x/1"]])
-def test_parallel_trees_are_ambiguous(tmp_path, names):
-    with pytest.raises(SourceAmbiguous, match=r"look like parallel trees, not like classes.*--layout files"):
+PARALLEL_HINT = (
+    "Parallel trees cannot be joined yet: put files that belong together side by side (0001.jpg 0001.txt), or choose "
+    "--layout files (each file is a sample of its own)"
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "look"),
+    [
+        (["images/1.jpg", "masks/1.png"], "images, masks look like parallel trees, not like classes"),
+        (["images/1.jpg"], "images looks like one of parallel trees, not like a class"),
+        (["images/1.jpg", "labels/1.txt", "x/1"], "images, labels, x look like parallel trees, not like classes"),
+    ],
+)
+def test_parallel_trees_are_ambiguous(tmp_path, names, look):
+    with pytest.raises(SourceAmbiguous) as caught:
         read(tmp_path, names)
+    assert str(caught.value) == f"{look}. {PARALLEL_HINT} or --layout classes (each folder is a class)."
     _, [draft] = read(tmp_path, names, layout="files")
     assert len(draft) == len(names)
+    _, [draft] = read(tmp_path, names, layout="classes")
+    assert draft.classes == [name.partition("/")[0] for name in names]
+
+
+def test_parallel_trees_of_a_split_are_not_offered_as_classes(tmp_path):
+    """--layout classes would make classes of the splits."""
+    names = ["train/images/1.jpg", "train/masks/1.png", "val/images/1.jpg", "val/masks/1.png"]
+    with pytest.raises(SourceAmbiguous) as caught:
+        read(tmp_path, names)
+    assert str(caught.value) == f"train: images, masks look like parallel trees, not like classes. {PARALLEL_HINT}."
+    _, [draft] = read(tmp_path, names, layout="files")
+    assert len(draft) == 4
 
 
 def test_images_beside_class_folders_are_ambiguous(tmp_path):
@@ -160,7 +243,9 @@ def test_images_beside_class_folders_are_ambiguous(tmp_path):
 
 def test_a_readme_beside_class_folders_is_left_out_and_listed(tmp_path):
     _, [draft] = read(tmp_path, ["cat/1.jpg", "README.md"])
-    assert [(item.source, item.kind) for item in draft.left_out] == [("README.md", "beside")]
+    assert [(item.source, item.kind, item.why) for item in draft.left_out] == [
+        ("README.md", "beside", "beside the class folders")
+    ]
 
 
 def test_one_image_extension_a_dataset(tmp_path):

@@ -194,3 +194,13 @@ def test_pain_18_names_that_differ_in_case_get_keys_that_do_not():
     assert keys[2] == "b"
     assert keys[0].lower() != keys[1].lower()
     assert {key[:2].lower() for key in keys[:2]} == {"a-"}
+
+
+def test_a_legal_stem_that_equals_a_key_of_an_earlier_split_gets_another():
+    long = "b" * MAX_NAME_BYTES
+    [made] = KeyMaker([long]).keys([long], lambda at: "long.jpg", 5)
+    maker = KeyMaker([long, made.upper(), "c"])  # all stems are legal: only with its field is the first too long
+    assert maker.keys([long], lambda at: "long.jpg", 5) == [made]
+    second, third = maker.keys([made.upper(), "c"], ["made.jpg", "c.jpg"].__getitem__, 5)
+    assert second.lower() != made.lower() and third == "c"
+    assert LEGAL_KEY.fullmatch(second)

@@ -8,9 +8,9 @@ from packing import Hook, manifest_of, read_back, tree
 import fastfeed
 from fastfeed.archive.tar import BLOCK_BYTES, MAX_MEMBER_BYTES, RECORD_BYTES
 from fastfeed.config import PackConfig
-from fastfeed.errors import SourceAmbiguous, SourceUnreadable
+from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
 from fastfeed.packer.plan import PackPlan, make_plan
-from fastfeed.packer.scan import NOT_SNIFFED, Listing, scan
+from fastfeed.packer.scan import NOT_SNIFFED, LeftOut, Listing, scan
 from fastfeed.sample import SkipEntry, SkipList
 
 
@@ -40,24 +40,25 @@ def ten(size: int = 100) -> Listing:
 
 
 @pytest.mark.parametrize(
-    ("options", "counts"),
+    ("options", "counts", "why"),
     [
-        ({}, [10]),
-        ({"shard_bytes": 300}, [3, 3, 2, 2]),  # ceil(1000 / 300) = 4
-        ({"shard_bytes": 1000}, [10]),
-        ({"shard_bytes": 999}, [5, 5]),
-        ({"shard_bytes": 1}, [1] * 10),  # no shard is empty
-        ({"shards": 3}, [4, 3, 3]),
-        ({"shards": 99}, [1] * 10),
-        ({"samples_per_shard": 4}, [4, 3, 3]),
-        ({"samples_per_shard": 5}, [5, 5]),
+        ({}, [10], "1 shard of 10 samples: 1000 B at a target of 512.0 MiB"),
+        # ceil(1000 / 300) = 4
+        ({"shard_bytes": 300}, [3, 3, 2, 2], "4 shards of 2 to 3 samples: 1000 B at a target of 300 B"),
+        ({"shard_bytes": 1000}, [10], "1 shard of 10 samples: 1000 B at a target of 1000 B"),
+        ({"shard_bytes": 999}, [5, 5], "2 shards of 5 samples: 1000 B at a target of 999 B"),
+        ({"shard_bytes": 1}, [1] * 10, "10 shards of 1 sample: 1000 B at a target of 1 B"),  # no shard is empty
+        ({"shards": 3}, [4, 3, 3], "3 shards of 3 to 4 samples: asked for"),
+        ({"shards": 99}, [1] * 10, "10 shards of 1 sample: asked for (no shard is empty)"),
+        ({"samples_per_shard": 4}, [4, 3, 3], "3 shards of 3 to 4 samples: at most 4 samples a shard were asked for"),
+        ({"samples_per_shard": 5}, [5, 5], "2 shards of 5 samples: at most 5 samples a shard were asked for"),
     ],
 )
-def test_shards_are_as_asked_for(options, counts):
+def test_shards_are_as_asked_for(options, counts, why):
     plan = planned(ten(), **options)
     assert counted(plan) == counts
     assert [shard.file for shard in plan.datasets[0].shards] == [f"data-{at:06d}.tar" for at in range(len(counts))]
-    assert "samples: " in plan.datasets[0].why[-1]
+    assert plan.datasets[0].why[-1] == why
 
 
 def test_empty_files_make_one_shard():
@@ -137,7 +138,61 @@ def test_exclude_by_source_and_by_key():
         ("01.txt", "excluded", "named by the skip list (undecodable)"),
         ("05.txt", "excluded", "named by the skip list"),
     ]
-    assert any("1 entry of the skip list match no sample (not there)" in note for note in plan.notes)
+    assert plan.notes == ("1 entry of the skip list matches no sample (not there)",)
+
+
+def test_entries_that_match_nothing_are_counted():
+    skip = SkipList([SkipEntry(source="01.txt"), SkipEntry(key="no such key"), SkipEntry(source="not there")])
+    assert planned(ten(), exclude=skip).notes == ("2 entries of the skip list match no sample (no such key)",)
+
+
+@pytest.mark.parametrize("entry", [SkipEntry(source="data/01.txt"), SkipEntry(key="data/01")])
+def test_a_skip_list_of_another_source_is_refused(entry):
+    with pytest.raises(UsageError) as caught:
+        planned(ten(), exclude=SkipList([entry, SkipEntry(source="data/02.txt")]))
+    assert str(caught.value) == (
+        f"none of the 2 entries of the skip list matches a sample: expected such as 00.txt, got {entry.source or entry.key}."
+        " Paths in a skip list are relative to the source folder."
+    )
+    assert not planned(ten(), exclude=SkipList([])).notes
+
+
+def dangling(folder, name: str) -> Listing:
+    os.symlink("nowhere", folder / name)
+    return scan(str(folder))
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+@pytest.mark.parametrize("entry", [SkipEntry(source="2.txt"), SkipEntry(key="2")])
+def test_what_is_excluded_is_not_judged(tmp_path, entry, on_error):
+    """A dangling link that the skip list names stops no run, and is excluded, not unreadable."""
+    listing = dangling(tree(tmp_path, {"1.txt": "x", "2.jpg": "y"}), "2.txt")
+    plan = planned(listing, exclude=SkipList([entry]), on_error=on_error)
+    assert [(item.source, item.kind) for item in plan.left_out[""]] == [("2.jpg", "excluded"), ("2.txt", "excluded")]
+    assert list(plan.datasets[0].keys) == ["1"]
+
+
+def test_what_is_not_excluded_stops_the_run_still(tmp_path):
+    listing = dangling(tree(tmp_path, {"1.txt": "x", "2.txt": "y"}), "3.txt")
+    match = r"1 source file cannot be read \(3.txt: a link that leads nowhere\)"
+    with pytest.raises(SourceUnreadable, match=match):
+        planned(listing, exclude=SkipList([SkipEntry(source="2.txt")]))
+
+
+def test_a_sample_whose_only_file_is_unreadable_is_left_out(tmp_path):
+    plan = planned(dangling(tree(tmp_path, {"1.txt": "x"}), "2.txt"), on_error="skip")
+    assert plan.left_out == {"": [LeftOut("2.txt", "unreadable", "a link that leads nowhere")]}
+    assert list(plan.datasets[0].keys) == ["1"]
+
+
+def test_what_is_left_out_is_listed_with_its_split(tmp_path):
+    names = ["train/a/1.txt", "train/.DS_Store", "val/a/1.txt", "val/a/.hidden", "val/README", "README", ".git/x"]
+    listing = dangling(tree(tmp_path, dict.fromkeys(names, "x")), "val/a/2.txt")
+    left_out = planned(listing, on_error="skip").left_out
+    assert {split: {item.source: item.kind for item in items} for split, items in left_out.items()} == {
+        "train": {"README": "beside", ".git": "hidden", "train/.DS_Store": "system"},  # what is no split's goes to the first
+        "val": {"val/README": "beside", "val/a/.hidden": "hidden", "val/a/2.txt": "unreadable"},
+    }
 
 
 def test_all_files_of_an_excluded_sample_are_listed():
@@ -165,19 +220,33 @@ def classes(folder, per_class: int = 3) -> Listing:
     return scan(str(tree(folder, dict.fromkeys(names, "x"))))
 
 
+THEIRS = "position i and each class number are ImageFolder's"
+
+
 @pytest.mark.parametrize(
-    ("options", "skipped", "order"),
+    ("options", "skipped", "order", "why"),
     [
-        ({}, None, "imagefolder"),
-        ({"limit": 4}, None, "imagefolder"),
-        ({"shuffle": 3}, None, "shuffled"),
-        ({}, "dog/2", "imagefolder"),  # the last: positions before it are still ImageFolder's
-        ({}, "cat/1", "source"),
+        ({}, [], "imagefolder", THEIRS),
+        ({"limit": 4}, [], "imagefolder", THEIRS),
+        ({"shuffle": 3}, [], "shuffled", "positions are not ImageFolder's: shuffled with seed 3"),
+        ({"shuffle": 0}, ["cat/1"], "shuffled", "positions are not ImageFolder's: shuffled with seed 0"),
+        ({}, ["dog/2"], "imagefolder", THEIRS),  # the last: positions before it are still ImageFolder's
+        ({}, ["cat/1"], "source", "positions are not ImageFolder's: 1 sample among them left out"),
+        ({}, ["cat/1", "dog/0", "dog/2"], "source", "positions are not ImageFolder's: 2 samples among them left out"),
+        ({"limit": 2}, ["cat/0"], "source", "positions are not ImageFolder's: 1 sample among them left out"),
+        ({"limit": 2}, ["dog/0"], "imagefolder", THEIRS),
     ],
 )
-def test_the_order_is_called_imagefolders_only_where_it_is(tmp_path, options, skipped, order):
-    skip = SkipList([SkipEntry(key=skipped)] if skipped else [])
-    assert planned(classes(tmp_path), exclude=skip, **options).datasets[0].order == order
+def test_the_order_is_called_imagefolders_only_where_it_is(tmp_path, options, skipped, order, why):
+    skip = SkipList([SkipEntry(key=key) for key in skipped])
+    [dataset] = planned(classes(tmp_path), exclude=skip, **options).datasets
+    assert dataset.order == order
+    assert [line for line in dataset.why if "ImageFolder" in line] == [why]
+    assert dataset.why[-2] == why
+
+
+def test_files_have_no_positions_of_imagefolders():
+    assert not [line for line in planned(ten(), shuffle=1).datasets[0].why if "ImageFolder" in line]
 
 
 def test_class_members_can_be_left_away(tmp_path):
@@ -225,16 +294,55 @@ def test_shards_of_splits_have_the_splits_names(tmp_path):
     assert keys == ["train/a/1", "val/a/1"]  # unique over the whole call
 
 
+def small(count: int, size: int) -> Listing:
+    return listing_of({f"{at:06d}.txt": size for at in range(count)})
+
+
 def test_the_cost_of_small_files_is_told():
-    assert any("tar headers and padding" in note and "small" in note for note in planned(ten(10)).notes)
-    assert not any("tar headers" in note for note in planned(ten(1 << 20)).notes)
+    [note] = planned(small(22_000, 512)).notes
+    assert note == "data: its files are small: tar headers and padding add 10.8 MiB, 100% of the source"
+
+
+@pytest.mark.parametrize(("count", "size"), [(10, 10), (20_000, 512), (22_000, 10_240)])
+def test_a_cost_that_is_small_itself_is_not_told(count, size):
+    """Less than 10 MiB in all, or less than a tenth of the source."""
+    assert planned(small(count, size)).notes == ()
+
+
+def test_the_cost_of_class_members_is_told():
+    listing = Listing()
+    for folder in ("", "cat", "dog"):
+        listing.folders.append(folder)
+        for at in range(8_000 if folder else 0):
+            listing.names.append(f"{at:06d}.jpg")
+            listing.sizes.append(512)
+            listing.mtimes_ns.append(7)
+            listing.codecs.append(NOT_SNIFFED)
+        listing.folder_starts.append(len(listing.names))
+    text = "data: its files are small: tar headers and padding add 23.4 MiB, 300% of the source"
+    assert planned(listing).notes == (f"{text}; 15.6 MiB of it are the .cls members (--no-cls leaves them out)",)
+    assert planned(listing, write_cls=False).notes == ()
+
+
+def test_a_single_class_is_told(tmp_path):
+    listing = scan(str(tree(tmp_path, {"photos/cat/1.jpg": "x", "photos/dog/1.jpg": "x"})))
+    assert planned(listing).notes == ("data: there is only one class (photos): is the source one folder too high?",)
+    assert planned(listing, layout="files").notes == ()
+
+
+def test_splits_without_classes_beside_some_with_are_told(tmp_path):
+    names = ["train/a/1.txt", "train/b/1.txt", "test/1.txt", "val/1.txt"]
+    listing = scan(str(tree(tmp_path, dict.fromkeys(names, "x"))))
+    assert planned(listing).notes == ("test, val: no classes, though other splits have them",)
+    assert [dataset.classes for dataset in planned(listing).datasets] == [None, ("a", "b"), None]
 
 
 def test_links_are_told(tmp_path):
     tree(tmp_path, {"a.txt": "x" * 9000})
     os.symlink("a.txt", tmp_path / "b.txt")
-    notes = planned(scan(str(tmp_path))).notes
-    assert any("(b.txt: the same file as a.txt)" in note for note in notes)
+    assert planned(scan(str(tmp_path))).notes == (
+        "1 file met again under another name (a link), packed under each (b.txt: the same file as a.txt)",
+    )
 
 
 def test_members_of_8_gib_are_refused_when_planning(tmp_path):

@@ -30,11 +30,11 @@ def test_files_with_size_and_mtime_folders_before_what_is_in_them(tmp_path):
     assert len(found) == 5 and list(found.files_of(1)) == [1, 2]
 
 
-def test_progress_hears_of_files_and_bytes(tmp_path):
+def test_progress_hears_of_files_and_of_no_bytes_for_none_are_read(tmp_path):
     hook = Hook()
     scan(str(tree(tmp_path, {"a/1.txt": "12", "b/2.txt": "345"})), hook)
     assert hook.stages == [("scan", None, None)]
-    assert (hook.items["scan"], hook.size_bytes["scan"]) == (2, 5)
+    assert (hook.items["scan"], hook.size_bytes["scan"]) == (2, 0)
 
 
 @pytest.mark.parametrize("name", ["._a.jpg", ".DS_Store", "Thumbs.db", "desktop.ini", ".hidden.jpg", ".git/config"])

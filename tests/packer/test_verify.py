@@ -24,6 +24,7 @@ from helpers import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from packing import Hook
 
 import fastfeed
 from fastfeed.errors import NotADataset, UsageError
@@ -72,6 +73,15 @@ def test_threads_change_nothing(dataset: Path, workers: int):
     flip_bit(dataset / "train" / "train-000001.tar", 700)
     result = fastfeed.verify(dataset, workers=workers)
     assert [(f.shard, f.member) for f in result.findings] == [("train-000001.tar", found(dataset)[0].member)]
+
+
+def test_progress_counts_samples_and_adds_up(pristine: Path):
+    hook = Hook()
+    result = fastfeed.verify(pristine, workers=1, progress=hook)
+    shards = sum(path.stat().st_size for path in pristine.rglob("*.tar"))
+    assert hook.stages == [("verify", result.samples, shards)]
+    assert hook.items == {"verify": 10}
+    assert shards - 4 * 10240 <= hook.size_bytes["verify"] <= shards  # the last record of a shard may go unsaid
 
 
 def test_workers_count_from_one(pristine: Path):
@@ -161,6 +171,8 @@ def test_a_flipped_payload_bit_is_named_with_all_that_is_known(dataset: Path):
     (finding,) = found(dataset)
     assert finding.kind == "ShardDamaged"
     assert (finding.shard, finding.sample, finding.key) == (place.shard, 4, train.identity(4).key)
+    assert finding.source == "train/dog/001.jpg"
+    assert f"source {finding.source!r}" in finding.text
     assert (finding.member, finding.start, finding.stop) == (f"{finding.key}.jpg", place.start, place.stop)
     for fact in (place.shard, "sample 4", finding.key or "-", f"[{place.start}, {place.stop})", "checksum", "Restore it"):
         assert fact in finding.text
@@ -358,7 +370,7 @@ def test_a_class_member_that_contradicts_the_index(tmp_path: Path):
     rewrite_index(dataset, lambda file: file.replace("sample", "label", struct.pack("<6q", 1, 0, 0, 1, 1, 1)))
     (finding,) = found(dataset)
     assert "a class member holds another number than the index" in finding.text
-    assert finding.sample == 0
+    assert (finding.sample, finding.key, finding.member, finding.source) == (0, "cat/000", "cat/000.cls", None)
 
 
 def test_a_wrong_writer_that_digests_its_own_fault(tmp_path: Path):

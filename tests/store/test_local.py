@@ -2,7 +2,7 @@
 
 import errno
 import os
-import pickle  # noqa: TID251 - a store goes to worker processes by pickle: that is what is tested
+import pickle
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ import pytest
 
 from fastfeed.errors import ShardDamaged
 from fastfeed.store.base import Range
-from fastfeed.store.local import MAX_OPEN_FILES, LocalStore
+from fastfeed.store.local import _OPEN_FILES, MAX_OPEN_FILES, LocalStore
 
 
 def content(number: int) -> bytes:
@@ -97,7 +97,7 @@ def test_a_fork_while_another_thread_holds_the_lock(folder):
     store, held, done = LocalStore(str(folder)), threading.Event(), threading.Event()
 
     def hold() -> None:
-        with store._lock:
+        with _OPEN_FILES._lock:
             held.set()
             done.wait(20)
 

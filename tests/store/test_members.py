@@ -88,7 +88,8 @@ def test_an_empty_member(tmp_path: Path):
 def _expect(reader: MemberReader, position: int, place: Place, words: str) -> None:
     name = f"{position:03d}.{place.field}"
     where = (
-        rf"shard {place.shard}, sample {position}, key '{position:03d}', member '{name}', bytes \[{place.start}, {place.stop}\)"
+        rf"shard {place.shard}, sample {position}, key '{position:03d}', source '{name}', member '{name}', "
+        rf"bytes \[{place.start}, {place.stop}\)"
     )
     with pytest.raises(ShardDamaged, match=where) as one:
         reader.read(position, place)
@@ -97,7 +98,7 @@ def _expect(reader: MemberReader, position: int, place: Place, words: str) -> No
     assert words in str(one.value)
     assert words in str(many.value)
     for error in (one.value, many.value):
-        assert (error.shard, error.sample, error.member) == (place.shard, position, name)
+        assert (error.shard, error.sample, error.source, error.member) == (place.shard, position, name, name)
         assert (error.start, error.stop) == (place.start, place.stop)
 
 

@@ -1,0 +1,135 @@
+"""Whether what is at a destination already is this very pack: finished, unfinished, or another one."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from fastfeed.archive.dataset import read_record
+from fastfeed.archive.manifest import WRITER, Group, Manifest
+from fastfeed.errors import DatasetError, DestinationError, DestinationOccupied, NotADataset, SourceChanged
+from fastfeed.packer.journal import peek, peek_listing, refuse_foreign
+from fastfeed.packer.scan import Listing
+from fastfeed.packer.writing import Job
+from fastfeed.sample import printable
+from fastfeed.units import format_size
+
+_SHOWN = 5
+
+
+def standing(job: Job, listing: Listing, *, overwrite: bool) -> list[str]:
+    """What a dry run should say of what is at the destination."""
+    try:
+        refuse_foreign(job.destination)
+    except DestinationError as error:
+        return [f"this would be refused: {error.message}"]
+    try:
+        done, before = published(job), peek(job.destination)
+        if done is not None:
+            if overwrite:
+                return ["the destination holds a finished pack: it would be replaced"]
+            compare_published(job, done, listing)
+            return ["the destination holds this very pack: there would be nothing to do"]
+        if before is not None:
+            if overwrite:
+                return ["the destination holds an unfinished pack: it would be replaced"]
+            compare_job(job, before, peek_listing(job.destination), listing)
+            return ["the destination holds an unfinished pack with these options: it would be continued"]
+    except (DestinationError, SourceChanged, DatasetError) as error:
+        return [f"without --overwrite this would be refused: {error.message}"]
+    except OSError as error:
+        return [f"the destination cannot be looked at: {error.strerror}"]
+    return []
+
+
+def published(job: Job) -> dict[str, Manifest] | None:
+    """The manifests of a finished pack at the destination, None where there is none."""
+    try:
+        record = read_record(job.destination)
+    except NotADataset:
+        return None
+    if not isinstance(record, Group):
+        return {"": record}
+    found = {}
+    for split in record.splits:
+        below = read_record(os.path.join(job.destination, split))
+        assert isinstance(below, Manifest)
+        found[split] = below
+    return found
+
+
+def compare_published(job: Job, done: Mapping[str, Manifest], listing: Listing) -> None:
+    """A finished pack is left alone if it is this one.
+
+    Raises:
+        DestinationOccupied: It was made with other options.
+        SourceChanged: The source is not what it was.
+    """
+    for manifest in done.values():
+        _compare_options(job, {"writer": manifest.writer, "options": dict(manifest.options)}, "a finished pack")
+        if manifest.source_digest != listing.digest():
+            msg = "the source has changed since it was packed (files came, went, grew or were touched)"
+            hint = "Pack into another folder, or replace the old pack with --overwrite."
+            raise SourceChanged(msg, path=job.source, hint=hint)
+
+
+def _compare_options(job: Job, before: Mapping[str, Any], what: str) -> None:
+    if before.get("writer") != WRITER:
+        msg = f"{what} by another version of the writer is there"
+        raise DestinationOccupied(
+            msg, path=job.destination, expected=WRITER, got=before.get("writer"), hint="Use --overwrite to pack anew."
+        )
+    then, now = before["options"], dict(job.identity["options"])  # type: ignore[call-overload]
+    # what to do about unreadable files may be decided anew: finished shards stay as they are
+    differing = sorted(name for name in now if then.get(name) != now[name] and name != "on_error")
+    if differing:
+        changes = "; ".join(
+            f"{_flag(name)} was {_told(name, then.get(name))}, now {_told(name, now[name])}" for name in differing
+        )
+        msg = f"{what} with other options is there ({changes})"
+        hint = "Give the same options, choose another folder, or use --overwrite to pack anew."
+        raise DestinationOccupied(msg, path=job.destination, hint=hint)
+
+
+def _flag(name: str) -> str:
+    """The command line's name of an option."""
+    named = {"shard_bytes": "--shard-size", "write_cls": "--cls"}
+    return named.get(name, f"--{name.replace('_', '-')}")
+
+
+def _told(name: str, value: object) -> str:
+    if value is None:
+        return "not given"
+    return format_size(value) if name == "shard_bytes" and isinstance(value, int) else str(value)
+
+
+def compare_job(job: Job, before: Mapping[str, Any] | None, kept: Listing | None, listing: Listing) -> None:
+    """An unfinished job is continued if source and options are what they were.
+
+    Raises:
+        DestinationOccupied: Other options.
+        SourceChanged: Another list, size or mtime.
+    """
+    if before is not None:
+        _compare_options(job, before, "an unfinished pack")
+    if kept is None or kept is listing or kept.digest() == listing.digest():
+        return
+    changes = _changes(kept, listing)
+    msg = f"the source has changed since this pack began: {'; '.join(changes[:_SHOWN])}" + (
+        "; ..." if len(changes) > _SHOWN else ""
+    )
+    hint = "Undo the change to continue, or start anew with --overwrite."
+    raise SourceChanged(msg, path=job.source, hint=hint)
+
+
+def _changes(before: Listing, now: Listing) -> list[str]:
+    was, is_ = (dict(zip(side.paths, zip(side.sizes, side.mtimes_ns, strict=True), strict=True)) for side in (before, now))
+    found = [f"{printable(path)} is gone" for path in was if path not in is_]
+    found += [f"{printable(path)} is new" for path in is_ if path not in was]
+    for path in was:
+        if path in is_ and was[path] != is_[path]:
+            what = f"had {was[path][0]} bytes and has {is_[path][0]}" if was[path][0] != is_[path][0] else "was touched (mtime)"
+            found.append(f"{printable(path)} {what}")
+    folders = {True: set(before.folders) - set(now.folders), False: set(now.folders) - set(before.folders)}
+    return found + [
+        f"folder {printable(path)} is {'gone' if gone else 'new'}" for gone in folders for path in sorted(folders[gone])
+    ]
