@@ -60,7 +60,7 @@ def command(output: Output, *, source: str, destination: str, **options: Any) ->
     """  # noqa: D301 - \b is click's mark for lines to keep
     from fastfeed.packer.job import pack  # noqa: PLC0415 - --help stays cold
 
-    output.after_interrupt = "Nothing was written yet."
+    output.after_interrupt = "Nothing was written in this run: the same command begins or continues."
 
     def on_plan(plan: "PackResult") -> None:
         total = sum(dataset.shards for dataset in plan.datasets)

@@ -104,10 +104,13 @@ def printable_lines(text: str) -> str:
 def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
     """A table where it fits the width, else a block of lines for each row."""
     from rich import box  # noqa: PLC0415
+    from rich.cells import cell_len  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     console = _console()
-    widths = [max(len(printable(cell)) for cell in (title, *cells)) for (title, _), *cells in zip(columns, *rows, strict=True)]
+    widths = [
+        max(cell_len(printable(cell)) for cell in (title, *cells)) for (title, _), *cells in zip(columns, *rows, strict=True)
+    ]
     if sum(widths) + 3 * len(widths) > console.width:
         for row in rows:
             print()

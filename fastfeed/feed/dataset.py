@@ -113,6 +113,9 @@ class PackedDataset(Dataset[Any]):
                 msg = f"transform names {', '.join(unknown)}, which the samples have not"
                 expected = f"among {', '.join(sorted(self._wanted))}"
                 raise UsageError(msg, path=self.path, expected=expected, got=", ".join(self.transform))
+        if self._unwritten_class and CLASS_FIELD in self.decoders:
+            msg = "the class of these samples is a number in the index (packed with --no-cls): there are no bytes to decode"
+            raise UsageError(msg, path=self.path, got=f"decoders for {CLASS_FIELD}")
         if self.target_transform is not None and CLASS_FIELD not in self._wanted:
             msg = "target_transform needs a class, and the samples have none"
             raise UsageError(msg, path=self.path, expected=f"a field {CLASS_FIELD}", got=", ".join(sorted(self._wanted)))
@@ -180,7 +183,8 @@ class PackedDataset(Dataset[Any]):
         with self.recorder.span("decode", position):
             values = {place.field: self._value(position, place, data) for place, data in zip(places, payloads, strict=True)}
             if self._unwritten_class and CLASS_FIELD in self._wanted:
-                values[CLASS_FIELD] = int(self._archive.index.array(SAMPLE, "label")[position])
+                label = int(self._archive.index.array(SAMPLE, "label")[position])
+                values = dict(sorted([*values.items(), (CLASS_FIELD, label)]))
         with self.recorder.span("transform", position):
             return self._transformed(values)
 
@@ -219,7 +223,7 @@ class PackedDataset(Dataset[Any]):
         for place in self._archive.places(position):
             if place.field == field:
                 return io.BufferedReader(MemberFile(self._reader, position, place))
-        msg = f"sample {position} has no field {field!r}"
+        msg = f"sample {position} has no member of field {field!r}"
         raise UsageError(msg, path=self.path, sample=position, key=self._archive.key(position), got=field)
 
     # ------------------------------------------------------------------------------------------------ facts
@@ -331,7 +335,7 @@ class PackedDataset(Dataset[Any]):
     def __repr__(self) -> str:
         manifest = self._archive.manifest
         classes = "" if manifest.classes is None else f", {len(manifest.classes)} classes"
-        fields = "+".join(name for name in manifest.fields if name in self._wanted)
+        fields = "+".join(self.fields or ())
         shards = format_count(len(manifest.shards), "shard")
         return f"PackedDataset({self.path!r}: {format_count(len(self), 'sample')} of {fields}{classes}, {shards})"
 

@@ -12,7 +12,7 @@ from fastfeed.archive.regular import open_regular
 from fastfeed.errors import ShardDamaged
 from fastfeed.store.base import Range
 
-MAX_OPEN_FILES = 128
+MAXOPEN_FILES = 128
 """Descriptors kept a process; shards beyond that are reopened when used, least recently used first."""
 
 _HINT = "Run fastfeed verify to see all damage; copy the shard again, or pack again."
@@ -57,7 +57,7 @@ class _OpenFiles:
                     self._files.clear()
                     file = _File(path)
                 self._files[store, path] = file
-                if len(self._files) > MAX_OPEN_FILES:
+                if len(self._files) > MAXOPEN_FILES:
                     self._files.popitem(last=False)
             self._files.move_to_end((store, path))
             return file
@@ -72,9 +72,9 @@ class _OpenFiles:
             self._files.pop(key, None)  # without the lock: the garbage collector may call this inside of get()
 
 
-_OPEN_FILES = _OpenFiles()
+OPEN_FILES = _OpenFiles()
 _NUMBERS = itertools.count()
-os.register_at_fork(after_in_child=_OPEN_FILES.renew_lock)
+os.register_at_fork(after_in_child=OPEN_FILES.renew_lock)
 
 
 class LocalStore:
@@ -87,7 +87,7 @@ class LocalStore:
     def __init__(self, root: str) -> None:
         self.root = root
         self._number = next(_NUMBERS)
-        weakref.finalize(self, _OPEN_FILES.forget, self._number).atexit = False
+        weakref.finalize(self, OPEN_FILES.forget, self._number).atexit = False
 
     def __getstate__(self) -> dict[str, str]:
         return {"root": self.root}
@@ -98,7 +98,7 @@ class LocalStore:
     def _file(self, name: str) -> _File:
         path = os.path.join(self.root, name)
         try:
-            return _OPEN_FILES.get(self._number, path)
+            return OPEN_FILES.get(self._number, path)
         except OSError as error:
             msg = f"a shard cannot be opened: {error.strerror}"
             full = error.errno in {errno.EMFILE, errno.ENFILE}

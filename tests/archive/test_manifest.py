@@ -42,6 +42,11 @@ names = st.text(max_size=8) | st.binary(max_size=8).map(lambda raw: raw.decode(e
 fields = st.from_regex(r"[a-z0-9_+-]{1,9}(\.[a-z0-9]{1,9})?", fullmatch=True)
 
 
+def is_folder_name(name: str) -> bool:
+    """Whether a folder can be called so."""
+    return name not in {"", ".", ".."} and "/" not in name and "\0" not in name
+
+
 @st.composite
 def manifests(draw) -> Manifest:
     count, base = draw(st.integers(1, 5)), draw(st.integers(1, 9))
@@ -55,7 +60,7 @@ def manifests(draw) -> Manifest:
         source_bytes=draw(counts),
         left_out_count=draw(counts),
         source_digest=draw(shas),
-        classes=draw(st.none() | st.lists(names, unique=True).map(tuple)),
+        classes=draw(st.none() | st.lists(names.filter(is_folder_name), unique=True).map(tuple)),
         fields=tuple(sorted(draw(st.sets(fields, min_size=1, max_size=4)))),
         options=draw(st.dictionaries(names, st.none() | st.booleans() | st.integers() | names, max_size=4)),
     )
@@ -238,3 +243,13 @@ def test_g1_a_split_that_leads_elsewhere(name):
 def test_g1_splits_that_are_no_mapping_to_digests(splits):
     with pytest.raises(ManifestDamaged, match="the manifest breaks a rule"):
         manifest.decode(canonical({"version": 1, "kind": "group", "splits": splits}), "x")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/", "a\0"])
+def test_m6_a_class_that_no_folder_can_be_called(name):
+    refused({"classes": ["cat", name]}, "a class has a name that no folder can have")
+
+
+@pytest.mark.parametrize("change", [{"options": 5}, {"options": [1]}, {"layout": "weird"}, {"order": "nonsense"}])
+def test_m3_options_layout_and_order(change):
+    refused(change, "options, layout or order is")

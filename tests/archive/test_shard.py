@@ -190,8 +190,10 @@ def test_an_undamaged_dataset_has_no_findings(dataset):
         (
             "T8",
             2000,
-            "the bytes of a member differ from their checksum .*"
-            "sample 0, key 'cat/000', source 'cat/000.jpg', member 'cat/000.jpg'",
+            (
+                "the bytes of a member differ from their checksum "
+                r"\(shard set-000000\.tar, sample 0, key 'cat/000', source 'cat/000\.jpg', member 'cat/000\.jpg'"
+            ),
         ),
         ("T5", -1, "the end of a shard is not zeros"),
         ("T5", -10240 + 9000, "the end of a shard is not zeros"),

@@ -165,7 +165,7 @@ def test_text_by_lines(mixed: PackedDataset):
 
 
 def test_a_file_of_a_field_that_the_sample_has_not(mixed: PackedDataset):
-    with pytest.raises(UsageError, match=r"sample 2 has no field 'txt' .*sample 2, key '002'"):
+    with pytest.raises(UsageError, match=r"sample 2 has no member of field 'txt' .*sample 2, key '002'"):
         mixed.open(2, "txt")
     with pytest.raises(IndexError, match="position 4 is outside of a dataset of 4 samples"):
         mixed.open(4, "txt")

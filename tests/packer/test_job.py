@@ -4,6 +4,11 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +29,7 @@ from packing import (
 from torchvision.datasets import ImageFolder
 
 import fastfeed
+from fastfeed.config import package_folder
 from fastfeed.errors import (
     DestinationOccupied,
     SourceAmbiguous,
@@ -334,7 +340,7 @@ def test_a_dry_run_says_what_is_at_the_destination(tmp_path):
     shutil.rmtree(tmp_path / "out")
     assert notes() == ()
     tree(tmp_path / "out", {"mine.txt": "x"})
-    assert notes() == (f"{REFUSED}the destination holds other files, and fastfeed shares a folder with nobody",)
+    assert notes() == ("this would be refused: the destination holds other files, and fastfeed shares a folder with nobody",)
 
 
 def test_limit_and_exclude_are_recorded(tmp_path):
@@ -515,7 +521,6 @@ OTHER_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"write_cls": False}, "--cls was True, now False"),
     ({"group": "none"}, "--group was auto, now none"),
     ({"layout": "files"}, "--layout was auto, now files"),
-    ({"on_error": "skip"}, "--on-error was stop, now skip"),
     ({"hidden": True}, "--hidden was False, now True"),
     ({"class_map": "union"}, "--class-map was equal, now union"),
     ({"exclude": SkipList([SkipEntry(key="1")])}, f"--exclude was not given, now {EXCLUDED}"),
@@ -616,7 +621,7 @@ def test_a_skip_list_of_another_source_is_refused_and_leaves_no_trace(tmp_path):
     source = make_captioned(tmp_path / "s", 3)
     skip = SkipList([SkipEntry(source="s/001.jpg")])
     for dry_run in (True, False):
-        with pytest.raises(UsageError, match=r"none of the 1 .* of the skip list matches a sample.*got s/001.jpg"):
+        with pytest.raises(UsageError, match=r"the skip list \(1 entry\) matches no sample of this source.*got s/001.jpg"):
             packed(source, tmp_path / "out", exclude=skip, dry_run=dry_run)
     assert not (tmp_path / "out").exists()
 
@@ -646,3 +651,138 @@ def test_no_permission(tmp_path, what):
     assert left_out_of(tmp_path / "out-skip")[name] == "unreadable"
     assert len(read_back(tmp_path / "out-skip")) == 3
     assert fastfeed.verify(tmp_path / "out-skip").ok
+
+
+def test_on_error_may_be_decided_anew_for_an_unfinished_pack(tmp_path):
+    """As the error of an unreadable file advises: what is finished is kept."""
+    source = make_photos(tmp_path / "photos")
+    kept = fastfeed.pack(source, tmp_path / "undisturbed", shards=3, on_error="skip")
+    assert kept.skipped == 0
+
+    def vanish(_: object) -> None:
+        (source / "dog" / "001.jpg").rename(tmp_path / "away.jpg")
+
+    with pytest.raises(SourceUnreadable, match=r"dog/001\.jpg.* --on-error skip"):
+        fastfeed.pack(source, tmp_path / "out", shards=3, on_plan=vanish)
+    result = fastfeed.pack(source, tmp_path / "out", shards=3, on_error="skip", trust_scan=True)
+    assert (result.skipped, result.datasets[0].samples) == (1, 5)
+    assert fastfeed.verify(tmp_path / "out").ok
+
+
+def test_overwrite_that_is_killed_is_ended_by_the_next_run(tmp_path):
+    """At each removal and rename in turn: no old shard is left behind, and the bytes are those of an undisturbed run."""
+    source = make_photos(tmp_path / "photos")
+    fastfeed.pack(source, tmp_path / "right", shards=1)
+    code = (
+        "import os, sys\n"
+        "left = [int(sys.argv[1])]\n"
+        "def hook(event, _):\n"
+        "    if event in {'os.remove', 'os.rename', 'os.rmdir', 'shutil.rmtree'}:\n"
+        "        left[0] -= 1\n"
+        "        if left[0] == 0: os.kill(os.getpid(), 9)\n"
+        "sys.addaudithook(hook)\n"
+        "import fastfeed\n"
+        "fastfeed.pack(sys.argv[2], sys.argv[3], shards=1, overwrite=True)\n"
+    )
+    kills = 0
+    for number in range(1, 60, 3):
+        out = tmp_path / f"out{number}"
+        fastfeed.pack(source, out, shards=4)
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(number), str(source), str(out)], check=False, capture_output=True
+        )
+        kills += done.returncode == -signal.SIGKILL
+        fastfeed.pack(source, out, shards=1, overwrite=True)
+        assert fastfeed.verify(out).ok, number
+        assert files_below(out) == files_below(tmp_path / "right")
+        if done.returncode == 0:
+            break
+    assert kills > 3
+
+
+def test_overwrite_without_room_leaves_the_old_pack(tmp_path, monkeypatch):
+    """The room is counted before anything is removed (a real full disk is in test_writing)."""
+    from fastfeed.packer import job
+
+    source = make_photos(tmp_path / "photos")
+    fastfeed.pack(source, tmp_path / "out", shards=2)
+    before = files_below(tmp_path / "out")
+    monkeypatch.setattr(job, "free_bytes", lambda folder: -(1 << 40))
+    with pytest.raises(fastfeed.DestinationError, match="there is not enough space, even without what --overwrite replaces"):
+        fastfeed.pack(source, tmp_path / "out", shards=3, overwrite=True)
+    assert {name: raw for name, raw in files_below(tmp_path / "out").items() if "/job/" not in name} == before
+
+
+def test_a_finished_pack_that_lost_a_shard_is_not_called_done(tmp_path):
+    source = make_photos(tmp_path / "photos")
+    result = fastfeed.pack(source, tmp_path / "out", shards=2)
+    (tmp_path / "out" / f"{result.datasets[0].name}-000001.tar").unlink()
+    with pytest.raises(fastfeed.DatasetError, match="a shard cannot be found"):
+        fastfeed.pack(source, tmp_path / "out", shards=2)
+
+
+def test_shards_that_nobody_names_are_not_replaced(tmp_path):
+    source = make_photos(tmp_path / "photos")
+    fastfeed.pack(source, tmp_path / "out", shards=2)
+    (tmp_path / "out" / ".fastfeed" / "manifest.json").unlink()
+    before = files_below(tmp_path / "out")
+    for overwrite in (False, True):
+        with pytest.raises(
+            fastfeed.DestinationError, match="is there already, and no manifest and no unfinished pack names it"
+        ):
+            fastfeed.pack(source, tmp_path / "out", shards=3, overwrite=overwrite)
+        assert files_below(tmp_path / "out") == before
+
+
+def test_a_file_that_is_written_to_while_it_is_read_is_noticed(tmp_path):
+    """Larger than one piece, changed after its first piece was read: size and mtime are proven at the end as well."""
+    (tmp_path / "src").mkdir()
+    path = tmp_path / "src" / "a.bin"
+    path.write_bytes(bytes(96 << 20))
+    stop = threading.Event()
+
+    def write() -> None:
+        job = tmp_path / "out" / ".fastfeed" / "job"
+        while not stop.is_set() and not list(job.glob("*.part")):
+            time.sleep(0.001)
+        with open(path, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"x")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with pytest.raises(SourceChanged, match=r"a\.bin: planned with .* now"):
+            fastfeed.pack(tmp_path / "src", tmp_path / "out")
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_a_time_beyond_all_clocks_is_refused_by_name(tmp_path):
+    source = make_photos(tmp_path / "photos")
+    os.utime(source / "cat" / "000.jpg", ns=(0, (1 << 63) + 10))
+    if (source / "cat" / "000.jpg").stat().st_mtime_ns < 1 << 63:
+        pytest.skip("this file system cannot hold such a time")
+    with pytest.raises(SourceUnreadable, match=r"beyond the year 2262 .*cat/000\.jpg"):
+        fastfeed.pack(source, tmp_path / "out")
+
+
+def test_a_stranger_in_the_working_directory_is_not_imported(tmp_path):
+    source = make_photos(tmp_path / "photos")
+    (tmp_path / "queue.py").write_text("raise SystemExit('a stranger')\n")
+    code = "import fastfeed, sys; fastfeed.pack(sys.argv[1], 'out')"
+    command = [sys.executable, "-P", "-c", code, str(source)]
+    environment = {**os.environ, "PYTHONPATH": package_folder()}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_names_need_utf_8(tmp_path):
+    source = make_photos(tmp_path / "photos")
+    code = "import fastfeed, sys; fastfeed.pack(sys.argv[1], sys.argv[2])"
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": package_folder()}
+    command = [sys.executable, "-c", code, str(source), str(tmp_path / "out")]
+    done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    assert "UsageError: Python takes file names as ascii here: expected utf-8. Set PYTHONUTF8=1" in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -151,7 +151,7 @@ def test_a_skip_list_of_another_source_is_refused(entry):
     with pytest.raises(UsageError) as caught:
         planned(ten(), exclude=SkipList([entry, SkipEntry(source="data/02.txt")]))
     assert str(caught.value) == (
-        f"none of the 2 entries of the skip list matches a sample: expected such as 00.txt, got {entry.source or entry.key}."
+        f"the skip list (2 entries) matches no sample of this source: expected such as 00.txt, got {entry.source or entry.key}."
         " Paths in a skip list are relative to the source folder."
     )
     assert not planned(ten(), exclude=SkipList([])).notes

@@ -11,7 +11,7 @@ import pytest
 
 from fastfeed.errors import ShardDamaged
 from fastfeed.store.base import Range
-from fastfeed.store.local import _OPEN_FILES, MAX_OPEN_FILES, LocalStore
+from fastfeed.store.local import MAXOPEN_FILES, OPEN_FILES, LocalStore
 
 
 def content(number: int) -> bytes:
@@ -21,7 +21,7 @@ def content(number: int) -> bytes:
 @pytest.fixture
 def folder(tmp_path):
     """A folder of more shards than a store keeps open."""
-    for number in range(MAX_OPEN_FILES + 40):
+    for number in range(MAXOPEN_FILES + 40):
         (tmp_path / f"s-{number:06d}.tar").write_bytes(content(number))
     return tmp_path
 
@@ -53,10 +53,10 @@ def read(store: LocalStore, number: int) -> bytes:
 
 def test_descriptors_are_bounded_and_the_least_used_goes_first(folder):
     store = LocalStore(str(folder))
-    for number in range(MAX_OPEN_FILES + 40):
+    for number in range(MAXOPEN_FILES + 40):
         assert read(store, number) == content(number)
         assert read(store, 0) == content(0)
-    assert open_below(folder) == MAX_OPEN_FILES
+    assert open_below(folder) == MAXOPEN_FILES
     (folder / "s-000000.tar").unlink()  # still open: it was used last
     assert read(store, 0) == content(0)
     (folder / "s-000001.tar").unlink()  # closed long ago
@@ -77,12 +77,12 @@ def test_threads_share_a_store_while_files_are_closed_and_opened(folder):
     store = LocalStore(str(folder))
 
     def walk(step: int) -> bool:
-        numbers = [(at * step) % (MAX_OPEN_FILES + 40) for at in range(1, 500)]
+        numbers = [(at * step) % (MAXOPEN_FILES + 40) for at in range(1, 500)]
         return all(read(store, number) == content(number) for number in numbers)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(walk, (1, 5, 11, 13, 17, 19, 23, 29)))
-    assert open_below(folder) <= MAX_OPEN_FILES
+    assert open_below(folder) <= MAXOPEN_FILES
 
 
 def test_a_forked_child_reads_on_with_the_parents_descriptors(folder):
@@ -97,7 +97,7 @@ def test_a_fork_while_another_thread_holds_the_lock(folder):
     store, held, done = LocalStore(str(folder)), threading.Event(), threading.Event()
 
     def hold() -> None:
-        with _OPEN_FILES._lock:
+        with OPEN_FILES._lock:
             held.set()
             done.wait(20)
 
