@@ -272,7 +272,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", choices=("photos", "texts", "both"), default="both", help="which files (default both)")
     parser.add_argument("--photos", metavar="DIR", help="class folders of photos (default: shared/data, else made)")
-    parser.add_argument("--photo-files", type=int, default=10_000, help="photos are repeated up to this many (default 10000)")
+    parser.add_argument("--photo-files", type=int, default=5000, help="photos are repeated up to this many (default 5000)")
     parser.add_argument("--texts", type=int, default=100_000, help="number of texts (default 100000)")
     parser.add_argument("--shards", type=int, default=8, help="of fastfeed and ShardWriter alike (default 8)")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each contender (default 5)")
