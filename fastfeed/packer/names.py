@@ -152,6 +152,7 @@ class KeyMaker:
             {stem for stem, count in Counter(folded).items() if count > 1} if len(different) < len(folded) else set()
         )
         self._plain = not self._repeated and all_legal_keys(stems)
+        self._count = len(folded)
         self._used: set[str] = set()
 
     def keys(self, stems: Sequence[str], source_of: Callable[[int], str], room: int) -> list[str]:
@@ -162,11 +163,13 @@ class KeyMaker:
             source_of: Path below the source of the first file of one of them, by its place in stems: what the hash is of.
             room: Bytes that the longest of all fields and the dot before it take of the member name.
         """
-        folded = [stem.lower() for stem in stems]
-        short = max(map(len, stems), default=0) + room <= MAX_NAME_BYTES
-        if self._plain and short and self._used.isdisjoint(folded):
-            self._used.update(folded)
-            return list(stems)
+        if self._plain and max(map(len, stems), default=0) + room <= MAX_NAME_BYTES:
+            if len(stems) == self._count:  # all there are, and all different: no other can be met
+                return list(stems)
+            folded = [stem.lower() for stem in stems]
+            if self._used.isdisjoint(folded):
+                self._used.update(folded)
+                return list(stems)
         return [self._key(stem, source_of(number), room) for number, stem in enumerate(stems)]
 
     def _key(self, stem: str, source: str, room: int) -> str:

@@ -221,7 +221,8 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
     labels = array("q", [draft.labels[at] for at in chosen.order]) if draft.classes is not None else None
     files, member_fields, sizes, starts = _members(chosen, listing, fields, with_class=with_class)
     _refuse_huge(files, sizes, listing)
-    source_bytes = sum(size for file, size in zip(files, sizes, strict=True) if file >= 0)
+    class_bytes = sum(len(str(draft.labels[at])) for at in chosen.order) if with_class else 0
+    source_bytes = sum(sizes) - class_bytes
     shard_name = draft.split if draft.split and config.name is None else f"{name}-{draft.split}" if draft.split else name
     stops = _shard_stops(len(chosen.order), source_bytes, config)
     offsets, shards = _lay_out(stops, _legal_name(shard_name), (starts, files, sizes))
@@ -341,6 +342,7 @@ def _lay_out(
 ) -> tuple["array[int]", list[ShardPlan]]:
     """Payload offset of each member, and the shards. members: starts of samples, files, sizes."""
     starts, files, sizes = members
+    classes = CLASS_MEMBER in files
     offsets, shards, first = array("Q"), [], 0
     for number, stop in enumerate(stops):
         begin, end = starts[first], starts[stop]
@@ -348,7 +350,11 @@ def _lay_out(
         ends = list(accumulate(spans, initial=tar.BLOCK_BYTES))
         offsets.extend(ends[:-1])
         at = ends[-1] - tar.BLOCK_BYTES
-        own = [size for file, size in zip(files[begin:end], sizes[begin:end], strict=True) if file >= 0]
+        own = (
+            [size for file, size in zip(files[begin:end], sizes[begin:end], strict=True) if file >= 0]
+            if classes
+            else sizes[begin:end]
+        )
         size_bytes = at + tar.trailer_bytes(at)
         shards.append(ShardPlan(shard_file(name, number), first, stop, begin, end, size_bytes, len(own), sum(own)))
         first = stop
