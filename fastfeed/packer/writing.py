@@ -49,7 +49,6 @@ class Writing:
         self.listing = listing
         self.failed: dict[str, str] = {}
         self.kept = self.written = 0
-        self._orders: list[Order] = []
 
     def run(self) -> None:
         """Write what is missing.
@@ -106,9 +105,7 @@ class Writing:
 
     def _give(self, todo: Sequence[tuple[DatasetPlan, int]]) -> Iterator[Order]:
         for at, (dataset, number) in enumerate(todo):
-            order = self._order(dataset, number, at)
-            self._orders.append(order)
-            yield order
+            yield self._order(dataset, number, at)
 
     def _order(self, dataset: DatasetPlan, number: int, at: int) -> Order:
         shard = dataset.shards[number]
