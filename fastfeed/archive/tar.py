@@ -5,6 +5,8 @@ blocks and zeros up to a multiple of 10,240. Given name and size, a header has e
 comparing 512 bytes. Source: POSIX.1-1988 ustar interchange format; the choices within it are README.md §2.
 """
 
+from zlib import adler32
+
 BLOCK_BYTES = 512
 RECORD_BYTES = 10240
 MAX_NAME_BYTES = 100
@@ -15,8 +17,10 @@ _ZEROS = bytes(RECORD_BYTES)
 _OWNERS = b"0000444\0" + b"0000000\0" * 2  # mode, uid, gid
 _MTIME = b"\0" + b"00000000000\0"  # with the end of the size before it
 _TAIL = b"\0 0" + bytes(100) + b"ustar\0" + b"00" + bytes(64) + b"0000000\0" * 2 + bytes(155 + 12)
-_FIXED_SUM = sum(_OWNERS) + sum(_MTIME) + sum(_TAIL[2:]) + sum(b" " * 8)  # the checksum counts its own field as blanks
-_AFTER_NAME = [bytes(100 - length) + _OWNERS for length in range(101)]
+_HEADS = [b"%b" + bytes(100 - length) + _OWNERS + b"%011o" + _MTIME for length in range(MAX_NAME_BYTES + 1)]
+_REST_SUM = sum(_TAIL[2:]) + sum(b" " * 8) - 1
+"""Of all but the head; the checksum counts its own field as blanks. adler32's lower half is 1 + the sum of the bytes, as long
+as that is below 65,521: the head's is at most 148 * 255."""
 
 
 def header(name: bytes, size_bytes: int) -> bytes:
@@ -32,9 +36,8 @@ def header(name: bytes, size_bytes: int) -> bytes:
     if not 0 < len(name) <= MAX_NAME_BYTES or not 0 <= size_bytes <= MAX_MEMBER_BYTES:
         msg = f"no USTAR header for a name of {len(name)} bytes and a size of {size_bytes}"
         raise ValueError(msg)
-    size = b"%011o" % size_bytes
-    checksum = _FIXED_SUM + sum(name) + sum(size)
-    return b"%b%b%b%b%06o%b" % (name, _AFTER_NAME[len(name)], size, _MTIME, checksum, _TAIL)
+    head = _HEADS[len(name)] % (name, size_bytes)
+    return b"%b%06o%b" % (head, _REST_SUM + (adler32(head) & 0xFFFF), _TAIL)
 
 
 def padding_bytes(size_bytes: int) -> int:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -21,6 +22,8 @@ from fastfeed.errors import WorkerDied
 from fastfeed.packer.worker import Order
 
 _TAIL_BYTES = 4000
+_AHEAD = 2
+"""Orders that a worker has: it goes on with the second while this process makes the next."""
 _START = """
 import sys
 site = [at for at, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages"))]
@@ -39,8 +42,14 @@ class _Worker:
             [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder()], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
         )  # fmt: skip
-        self.order: Order | None = None
+        self.orders: deque[Order] = deque()
+        """Given and not yet reported on: the first is in work, the others wait in the pipe or in the process."""
         self.unread, self.complaint = b"", b""
+
+    @property
+    def order(self) -> Order | None:
+        """The one in work."""
+        return self.orders[0] if self.orders else None
 
     def pipe(self, name: str) -> IO[bytes]:
         pipe: IO[bytes] | None = getattr(self.process, name)
@@ -48,7 +57,7 @@ class _Worker:
         return pipe
 
     def give(self, order: Order) -> None:
-        self.order = order
+        self.orders.append(order)
         try:
             self.pipe("stdin").write(order.encode())
             self.pipe("stdin").flush()
@@ -83,6 +92,15 @@ class Crew:
                     continue  # an order was still in the pipe of a dead worker
         self._selector.close()
 
+    def _start(self) -> None:
+        """All of them before the first order, so that they start side by side."""
+        for _ in range(self.count):
+            with _signals_held():  # between its start and the list, Ctrl-C would leave a worker that nobody ends
+                worker = _Worker()
+                self._workers.append(worker)
+            for name in ("stdout", "stderr"):
+                self._selector.register(worker.pipe(name), selectors.EVENT_READ, (worker, name))
+
     def run(self, orders: Iterator[Order], hear: Callable[[dict[str, Any]], None]) -> None:
         """Have every order carried out.
 
@@ -93,14 +111,10 @@ class Crew:
         Raises:
             WorkerDied: A worker ended before it was told to; the message names the inputs that it had.
         """
-        for _, order in zip(range(self.count), orders, strict=False):  # in this order: zip must not take one too many
-            with _signals_held():  # between its start and the list, Ctrl-C would leave a worker that nobody ends
-                worker = _Worker()
-                self._workers.append(worker)
-            self._selector.register(worker.pipe("stdout"), selectors.EVENT_READ, (worker, "stdout"))
-            self._selector.register(worker.pipe("stderr"), selectors.EVENT_READ, (worker, "stderr"))
+        self._start()
+        for worker, order in zip(self._workers * _AHEAD, orders, strict=False):  # in this order: zip must not take one too many
             worker.give(order)
-        while any(worker.order for worker in self._workers):
+        while any(worker.orders for worker in self._workers):
             for key, _ in self._selector.select():
                 worker, name = key.data
                 data = os.read(key.fd, 1 << 16)
@@ -110,7 +124,7 @@ class Crew:
                         self._selector.unregister(key.fileobj)
                 elif data:
                     self._listen(worker, data, orders, hear)
-                elif worker.order is not None:
+                elif worker.orders:
                     raise _end(worker)
                 else:  # killed while it had nothing to do: nothing is lost
                     self._selector.unregister(key.fileobj)
@@ -120,9 +134,9 @@ class Crew:
         for line in lines:
             event = json.loads(line)
             if event["event"] != "progress":
-                worker.order = None
+                worker.orders.popleft()
             hear(event)
-            if worker.order is None:
+            if len(worker.orders) < _AHEAD:
                 following = next(orders, None)
                 if following is not None:
                     worker.give(following)
@@ -156,9 +170,8 @@ def _end(worker: _Worker) -> WorkerDied:
         hint = "The kernel kills so when memory runs out: try fewer --workers. " if code == -signal.SIGKILL else ""
     else:
         how, hint = f"ended with exit code {code}", ""
-    order = worker.order
-    assert order is not None
-    files = [path for path in order.paths if path is not None]
+    order = worker.orders[0]
+    files = [path for path in order.paths if path]
     inputs = f"{len(files)} inputs from {files[0]!r} to {files[-1]!r}" if files else "no inputs"
     msg = f"a worker process {how} while it packed {inputs}" + (f": {complaint}" if complaint else "")
     hint += "Nothing is lost: run the same command again, it continues with this shard."

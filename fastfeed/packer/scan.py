@@ -9,8 +9,8 @@ import os
 import stat
 from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
-from operator import attrgetter
 from typing import NamedTuple
 
 from fastfeed.archive import columns
@@ -46,6 +46,7 @@ _KINDS = (
 FOLDER_WHY = "a folder, "
 """How the reason begins where a whole folder is left out."""
 _NO_FACTS = os.stat_result((0,) * 19)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class LeftOut(NamedTuple):
@@ -262,28 +263,43 @@ class _Walk:
         listing, below = self.listing, []
         prefix = f"{folder}/" if folder else ""
         names, found = [], []
-        for entry in self._entries(folder):
-            name = entry.name
-            if (name[0] == "." or name in _SYSTEM_NAMES) and (why := _junk(name, hidden=self.hidden)) is not None:
-                kind, reason = why
-                listing.left_out.append(LeftOut(prefix + name, kind, f"{FOLDER_WHY}{reason}" if _is_folder(entry) else reason))
-            elif entry.is_dir(follow_symlinks=False):
-                below.append(name)
-            elif entry.is_symlink() and _is_folder(entry):
-                below.append(name)
-                self._linked = True
-            elif (facts := self._facts(prefix, entry)) is not None:
-                names.append(name)
-                found.append(facts)
+        with self._open(folder) as (descriptor, entries):
+            for name in entries:
+                if (name[0] == "." or name in _SYSTEM_NAMES) and (why := _junk(name, hidden=self.hidden)) is not None:
+                    kind, reason = why
+                    folder_too = FOLDER_WHY if _is_folder(name, descriptor) else ""
+                    listing.left_out.append(LeftOut(prefix + name, kind, folder_too + reason))
+                    continue
+                facts = self._facts(prefix, name, descriptor)
+                if stat.S_ISREG(facts.st_mode) or facts is _NO_FACTS:
+                    names.append(name)
+                    found.append(facts)
+                elif stat.S_ISDIR(facts.st_mode):
+                    below.append(name)
+                else:
+                    what = next((kind for test, kind in _KINDS if test(facts.st_mode)), "no regular file")
+                    listing.left_out.append(LeftOut(prefix + name, "special", f"{what}, never opened"))
         listing.folders.append(folder)
         self._take(prefix, names, found)
         return below
 
-    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
-        """What is in a folder, sorted by name."""
+    @contextmanager
+    def _open(self, folder: str) -> Iterator[tuple[int, list[str]]]:
+        """A descriptor of a folder, from which its files are looked up, and the names in it, sorted."""
         try:
-            with os.scandir(os.path.join(self.root, folder) if folder else self.root) as scanned:
-                return sorted(scanned, key=attrgetter("name"))
+            descriptor = os.open(os.path.join(self.root, folder) if folder else self.root, _FOLDER)
+        except OSError as error:
+            self.listing.unreadable.append(LeftOut(folder or ".", "unreadable", error.strerror or "unreadable"))
+            yield -1, []
+            return
+        try:
+            yield descriptor, self._entries(folder, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _entries(self, folder: str, descriptor: int) -> list[str]:
+        try:
+            return sorted(os.listdir(descriptor))
         except OSError as error:
             self.listing.unreadable.append(LeftOut(folder or ".", "unreadable", error.strerror or "unreadable"))
             return []
@@ -308,20 +324,19 @@ class _Walk:
         listing.folder_starts.append(len(listing))
         self.progress.advance(len(names), 0)  # nothing is read: bytes a second would mislead
 
-    def _facts(self, prefix: str, entry: os.DirEntry[str]) -> os.stat_result | None:
-        """What the system says of a file; zeros for one that cannot be read, None for one that is never opened."""
+    def _facts(self, prefix: str, name: str, descriptor: int) -> os.stat_result:
+        """What the system says of a file or folder, links followed; _NO_FACTS for one that cannot be read."""
+        link = False
         try:
-            facts = entry.stat()
+            facts = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            if stat.S_ISLNK(facts.st_mode):
+                link = self._linked = True
+                facts = os.stat(name, dir_fd=descriptor)
         except OSError as error:
-            why = "a link that leads nowhere" if entry.is_symlink() else error.strerror or "unreadable"
-            self._unreadable(prefix + entry.name, why)
+            self._unreadable(prefix + name, "a link that leads nowhere" if link else error.strerror or "unreadable")
             return _NO_FACTS
-        if not stat.S_ISREG(facts.st_mode):
-            what = next((kind for test, kind in _KINDS if test(facts.st_mode)), "no regular file")
-            self.listing.left_out.append(LeftOut(prefix + entry.name, "special", f"{what}, never opened"))
-            return None
-        if facts.st_nlink > 1 or entry.is_symlink():
-            self._linked = True
+        if facts.st_nlink > 1:
+            self._linked = self._linked or stat.S_ISREG(facts.st_mode)
         return facts
 
     def _unreadable(self, path: str, why: str) -> None:
@@ -351,11 +366,11 @@ class _Walk:
             return UNREADABLE
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _is_folder(name: str, descriptor: int) -> bool:
     try:
-        return entry.is_dir()
+        return stat.S_ISDIR(os.stat(name, dir_fd=descriptor).st_mode)
     except OSError:
-        return False  # a link in a circle: taking it as a file finds and names the error
+        return False
 
 
 def _junk(name: str, *, hidden: bool) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""A process that writes shards: one order (a line of JSON) in, progress and a result out. ``python -m fastfeed.packer.worker``.
+"""A process that writes shards: one order in, progress and a result out. ``python -m fastfeed.packer.worker``.
 
 A shard is written under a temporary name, flushed to the disk, its record beside it, and only then renamed to its real
 name. Whatever kills the process, the shard is there whole or not at all. When the parent dies, so does this process.
@@ -16,7 +16,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import BinaryIO, Self
 
 import xxhash
 
@@ -37,7 +37,7 @@ _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # never waits at a FIFO that
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one shard is made of: everything that decides its bytes."""
+    """What one shard is made of: everything that decides its bytes, its columns in the form in which they pass the pipe."""
 
     shard: int
     """Number of the order within the job."""
@@ -48,37 +48,51 @@ class Order:
     """Temporary name, in the job's folder."""
     record: str
     """Where its checksums go."""
-    names: list[str]
-    """Member names."""
-    paths: list[str | None]
-    """Source path below root; None for a class member. Empty on the way to the worker where it equals the name."""
-    sizes: list[int]
-    stamps: list[int]
-    """mtime in ns of the source file; of a class member its number."""
-
-    digest: str
-    """Of what decides the shard's bytes and what it is read from: a finished shard counts only for an equal order."""
-
-    def encode(self) -> bytes:
-        """As one line of JSON."""
-        paths = ["" if path == name else path for path, name in zip(self.paths, self.names, strict=True)]
-        fields = (self.shard, self.root, self.target, self.part, self.record, self.names, paths, self.sizes, self.stamps)
-        return json.dumps([*fields, self.digest]).encode() + b"\n"
+    columns: tuple[bytes, bytes, bytes, bytes]
+    """A member a row: names, source paths below root (empty for a class member), both cut by NULs; sizes; mtimes of the
+    source files in ns (of a class member its number), both 64 bits in this machine's order."""
 
     @classmethod
-    def decode(cls, line: bytes) -> "Order":
-        """From one line of JSON."""
-        order = cls(*json.loads(line))
-        order.paths[:] = [name if path == "" else path for path, name in zip(order.paths, order.names, strict=True)]
-        return order
+    def columns_of(
+        cls, names: Sequence[str], paths: Sequence[str], sizes: "array[int]", stamps: "array[int]"
+    ) -> tuple[bytes, bytes, bytes, bytes]:
+        """The columns."""
+        return "\0".join(names).encode("ascii"), os.fsencode("\0".join(paths)), sizes.tobytes(), stamps.tobytes()
 
+    @property
+    def digest(self) -> str:
+        """Of what decides the shard's bytes and what it is read from: a finished shard counts only for an equal order."""
+        digest = hashlib.sha256()
+        for column in self.columns:
+            digest.update(b"%d:" % len(column))
+            digest.update(column)
+        return digest.hexdigest()
 
-def order_digest(names: Sequence[str], paths: Sequence[str | None], sizes: "array[int]", stamps: Sequence[int]) -> str:
-    """The digest of an order with these members."""
-    digest = hashlib.sha256("\0".join(names).encode())
-    digest.update(os.fsencode("\0".join([path or "" for path in paths])))
-    digest.update(sizes.tobytes() + array("q", stamps).tobytes())
-    return digest.hexdigest()
+    @property
+    def paths(self) -> list[str]:
+        """Source paths, empty for a class member."""
+        return os.fsdecode(self.columns[1]).split("\0")
+
+    def members(self) -> "Iterator[tuple[bytes, str, int, int]]":
+        """Name, path, size and stamp of each."""
+        names, _, sizes, stamps = self.columns
+        return zip(names.split(b"\0"), self.paths, array("Q", sizes), array("q", stamps), strict=True)
+
+    def encode(self) -> bytes:
+        """A line of JSON, then the columns."""
+        head = (self.shard, self.root, self.target, self.part, self.record, [len(column) for column in self.columns])
+        return b"".join((json.dumps(head).encode(), b"\n", *self.columns))
+
+    @classmethod
+    def read(cls, file: BinaryIO) -> "Order | None":
+        """From a pipe; None where it was closed."""
+        line = file.readline()
+        if not line:
+            return None
+        shard, root, target, part, record, sizes = json.loads(line)
+        names, paths, member_sizes, stamps = (file.read(size) for size in sizes)
+        whole = sum(sizes) == len(names) + len(paths) + len(member_sizes) + len(stamps)
+        return cls(shard, root, target, part, record, (names, paths, member_sizes, stamps)) if whole else None
 
 
 class InputFailed(Exception):
@@ -147,9 +161,9 @@ class ShardWriter:
         """Header, payload and padding of each member. One loop without calls to spare: it runs once a file."""
         order, pending, sums, probes = self.order, self._pending, self.record.xxh3, self.record.probes
         waiting = 0
-        for name, path, size, stamp in zip(order.names, order.paths, order.sizes, order.stamps, strict=True):
-            pending.append(tar.header(name.encode("ascii"), size))
-            if path is None:
+        for name, path, size, stamp in order.members():
+            pending.append(tar.header(name, size))
+            if not path:
                 payload = b"%d" % stamp
                 probes.append(NOT_AN_IMAGE)
             elif size <= CHUNK_BYTES:
@@ -283,8 +297,8 @@ def _changed(path: str, size: int, stamp: int, facts: os.stat_result) -> InputFa
 def _check_rest(order: Order) -> list[InputFailed]:
     """All files of an order that cannot be packed as planned, so that one run names them all."""
     failed: list[InputFailed] = []
-    for path, size, stamp in zip(order.paths, order.sizes, order.stamps, strict=True):
-        if path is None or len(failed) >= _MAX_FAILURES:
+    for _, path, size, stamp in order.members():
+        if not path or len(failed) >= _MAX_FAILURES:
             continue
         try:
             with Source(order.root + path, path, size, stamp):
@@ -294,14 +308,16 @@ def _check_rest(order: Order) -> list[InputFailed]:
     return failed
 
 
-def _lines() -> Iterator[bytes]:
+def _orders() -> Iterator[Order]:
     """Orders from stdin. A thread reads them, so that a parent's death ends this process in the midst of a shard."""
-    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[Order] = queue.SimpleQueue()
 
     def listen() -> None:
-        for line in sys.stdin.buffer:
-            waiting.put(line)
-        os._exit(1)  # the parent closed the pipe or died: the temporary file is swept by the next run
+        try:
+            while order := Order.read(sys.stdin.buffer):
+                waiting.put(order)
+        finally:
+            os._exit(1)  # the parent closed the pipe or died: the temporary file is swept by the next run
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
@@ -315,8 +331,7 @@ def _say(**event: object) -> None:
 def main() -> None:
     """Write shards until the parent goes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    for line in _lines():
-        order = Order.decode(line)
+    for order in _orders():
         try:
             sha256 = ShardWriter(order, lambda files, size: _say(event="progress", files=files, bytes=size)).run()
             _say(event="done", shard=order.shard, sha256=sha256)

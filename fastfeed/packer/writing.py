@@ -1,6 +1,7 @@
 """One round of a pack job: the shards that are not there yet are written, then index and manifests published."""
 
 import os
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -18,7 +19,7 @@ from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan
 from fastfeed.packer.record import read_record
 from fastfeed.packer.scan import Listing
-from fastfeed.packer.worker import Order, order_digest
+from fastfeed.packer.worker import Order
 from fastfeed.sample import SkipList, printable
 from fastfeed.trace import Progress
 from fastfeed.units import format_count, format_size
@@ -85,7 +86,7 @@ class Writing:
         self.job.progress.start("pack", sum(s.source_files for s in shards), sum(s.source_bytes for s in shards))
         workers, _ = worker_count(self.job.workers, len(todo))
         with Crew(workers) as crew:
-            crew.run(self._give(todo), self._hear)
+            crew.run((self._order(dataset, number, at) for at, (dataset, number) in enumerate(todo)), self._hear)
         self.job.progress.finish()
 
     def _record(self, dataset: DatasetPlan, number: int) -> str:
@@ -103,10 +104,6 @@ class Writing:
         remove(self._record(dataset, number))
         return False
 
-    def _give(self, todo: Sequence[tuple[DatasetPlan, int]]) -> Iterator[Order]:
-        for at, (dataset, number) in enumerate(todo):
-            yield self._order(dataset, number, at)
-
     def _order(self, dataset: DatasetPlan, number: int, at: int) -> Order:
         shard = dataset.shards[number]
         suffixes = [f".{field}" for field in dataset.fields]
@@ -115,14 +112,16 @@ class Writing:
         fields = dataset.member_fields[shard.first_member : shard.stop_member]
         names = [key + suffixes[field] for key, field in zip(keys, fields, strict=True)]
         files = dataset.files[shard.first_member : shard.stop_member]
-        labels = self._class_numbers(dataset, number)
-        paths = [self.source.paths[file] if file >= 0 else None for file in files]
-        sizes = dataset.sizes[shard.first_member : shard.stop_member]
-        stamps = [self.listing.mtimes_ns[file] if file >= 0 else next(labels) for file in files]
+        paths, mtimes_ns, labels = self.source.paths, self.listing.mtimes_ns, self._class_numbers(dataset, number)
+        columns = Order.columns_of(
+            names,
+            [paths[file] if file >= 0 else "" for file in files],
+            dataset.sizes[shard.first_member : shard.stop_member],
+            array("q", [mtimes_ns[file] if file >= 0 else next(labels) for file in files]),
+        )
         return Order(
             shard=at, root=self.job.source + "/", target=os.path.join(self.job.destination, dataset.split, shard.file),
-            part=self.journal.path(f"{shard.file}.{os.getpid()}.part"), record=self._record(dataset, number), names=names,
-            paths=paths, sizes=list(sizes), stamps=stamps, digest=order_digest(names, paths, sizes, stamps),
+            part=self.journal.path(f"{shard.file}.{os.getpid()}.part"), record=self._record(dataset, number), columns=columns,
         )  # fmt: skip
 
     @staticmethod

@@ -75,7 +75,7 @@ def test_pain_5_fifo_socket_and_device_are_never_opened(tmp_path, monkeypatch):
             "sys.addaudithook(lambda event, args: opened.append(args[0]) if event == 'open' else None)\n"
             "from fastfeed.packer.scan import scan\n"
             "found = scan(sys.argv[1])\n"
-            "print(sorted(os.path.basename(p) for p in opened if isinstance(p, str) and p.startswith(sys.argv[1])))\n"
+            "print(sorted(os.path.basename(p) for p in opened if isinstance(p, str) and p.startswith(sys.argv[1] + '/')))\n"
             "print(found.paths, sorted((item.source, item.kind, item.why) for item in found.left_out))\n"
         )
         done = subprocess.run(
