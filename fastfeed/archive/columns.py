@@ -149,6 +149,25 @@ def read_table(head: Buffer, file_bytes: int, path: str) -> ColumnTable:
     return ColumnTable(file_bytes, tables, columns, _aligned(HEAD.size + table_bytes))
 
 
+def proven_columns(raw: bytes, path: str) -> Mapping[tuple[str, str], Column]:
+    """The columns of a column file of the job by table and name, the bytes of each checked.
+
+    Raises:
+        IndexDamaged: The file is damaged.
+    """
+    found = read_table(raw, len(raw), path).columns
+    for column in found.values():
+        digest = xxhash.xxh3_64()
+        for start, stop in column.extents:
+            digest.update(memoryview(raw)[start:stop])
+        if digest.hexdigest() != column.xxh3:
+            msg = f"column {column.name} of {column.table} is damaged"
+            raise IndexDamaged(
+                msg, path=path, expected=column.xxh3, got=digest.hexdigest(), hint="Start anew with --overwrite."
+            )
+    return found
+
+
 def table_bytes(head: Buffer) -> int:
     """How many bytes from the file's start read_table needs, as far as the fixed head says."""
     if len(head) < HEAD.size:

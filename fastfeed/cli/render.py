@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from fastfeed.archive.summary import DatasetInfo, InfoResult
     from fastfeed.packer.job import PackResult
-    from fastfeed.packer.scan import LeftOut
     from fastfeed.packer.unpack import UnpackResult
     from fastfeed.packer.verify import VerifyResult
+    from fastfeed.source.scan import LeftOut
 
 _WIDTH = 100
 _SHOWN = 5

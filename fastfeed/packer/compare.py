@@ -8,9 +8,9 @@ from fastfeed.archive.dataset import read_record
 from fastfeed.archive.manifest import WRITER, Group, Manifest
 from fastfeed.errors import DatasetError, DestinationError, DestinationOccupied, NotADataset, SourceChanged
 from fastfeed.packer.journal import peek, peek_listing, refuse_foreign
-from fastfeed.packer.scan import Listing
 from fastfeed.packer.writing import Job
 from fastfeed.sample import printable
+from fastfeed.source.scan import Listing
 from fastfeed.units import format_size
 
 _SHOWN = 5

@@ -12,6 +12,7 @@ from fastfeed.archive.dataset import Archive
 from fastfeed.archive.manifest import FOLDER, LEFT_OUT, WRITER, Manifest
 from fastfeed.archive.regular import open_regular
 from fastfeed.config import PackConfig, PackOptions, pack_config
+from fastfeed.disk import disk_error, prove_utf8
 from fastfeed.errors import (
     DestinationFull,
     SourceChanged,
@@ -20,12 +21,11 @@ from fastfeed.errors import (
 )
 from fastfeed.machine import free_bytes
 from fastfeed.packer.compare import compare_job, compare_published, published, standing
-from fastfeed.packer.files import disk_error, prove_utf8
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
-from fastfeed.packer.scan import LeftOut, Listing, scan
 from fastfeed.packer.writing import Job, Writing, worker_count
 from fastfeed.sample import SkipList
+from fastfeed.source.scan import LeftOut, Listing, scan
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import format_count, format_size
 

@@ -16,10 +16,10 @@ from fastfeed.archive.dataset import read_record
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group
 from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import shard_file
+from fastfeed.disk import publish, remove, sync_folder
 from fastfeed.errors import DatasetError, DestinationBusy, DestinationError, DestinationOccupied, NotADataset
-from fastfeed.packer.files import publish, remove, sync_folder
 from fastfeed.packer.plan import PackPlan
-from fastfeed.packer.scan import Listing
+from fastfeed.source.scan import Listing
 
 _LOCK_WAIT_SECONDS = 2.0
 """A killed run's workers die within milliseconds; a run that lives longer than this is another run."""

@@ -14,10 +14,10 @@ from fastfeed.archive import tar
 from fastfeed.archive.shard import CLASS_FIELD, shard_file
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
-from fastfeed.packer.layout import Draft, read_layout
-from fastfeed.packer.names import KeyMaker, safe_key
-from fastfeed.packer.scan import UNREADABLE, LeftOut, Listing
 from fastfeed.sample import SkipList, printable
+from fastfeed.source.layout import Draft, read_layout
+from fastfeed.source.names import KeyMaker, safe_key
+from fastfeed.source.scan import UNREADABLE, LeftOut, Listing
 from fastfeed.units import format_count, format_size
 
 CLASS_MEMBER = -1

@@ -11,11 +11,11 @@ from typing import BinaryIO
 from fastfeed.archive import columns, manifest
 from fastfeed.archive.index import MEMBER, SAMPLE, IndexData
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group, Manifest, OwnedFile, ShardEntry
+from fastfeed.disk import publish
 from fastfeed.errors import DestinationError
-from fastfeed.packer.files import publish
 from fastfeed.packer.plan import DatasetPlan
 from fastfeed.packer.record import read_record
-from fastfeed.packer.scan import LeftOut
+from fastfeed.source.scan import LeftOut
 
 _RECORD_COLUMNS = ("xxh3", "codec", "width", "height", "orientation")
 

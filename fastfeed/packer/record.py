@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from fastfeed.archive import columns
-from fastfeed.archive.columns import BYTES, ColumnData
+from fastfeed.archive.columns import BYTES, ColumnData, proven_columns
 from fastfeed.errors import FastfeedError
 from fastfeed.media import Probe
-from fastfeed.packer.files import proven_columns
 
 
 @dataclass(slots=True)

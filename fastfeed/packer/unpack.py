@@ -11,8 +11,8 @@ import xxhash
 from fastfeed.archive.dataset import Archive, Place, datasets_in
 from fastfeed.archive.index import MEMBER
 from fastfeed.archive.shard import digest, is_safe_source
+from fastfeed.disk import disk_error, prove_utf8
 from fastfeed.errors import DestinationOccupied, IndexDamaged, UsageError
-from fastfeed.packer.files import disk_error, prove_utf8
 from fastfeed.sample import escape, printable
 from fastfeed.store.local import LocalStore
 from fastfeed.store.members import MemberReader

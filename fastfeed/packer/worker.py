@@ -22,8 +22,8 @@ import xxhash
 
 from fastfeed.archive import tar
 from fastfeed.archive.shard import digest
+from fastfeed.disk import publish, remove, sync_folder
 from fastfeed.media import FIRST_BYTES, NOT_AN_IMAGE, probe
-from fastfeed.packer.files import publish, remove, sync_folder
 from fastfeed.packer.record import Record, write_record
 
 FLUSH_BYTES = 1 << 19

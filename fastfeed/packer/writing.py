@@ -10,17 +10,17 @@ from typing import Any
 
 from fastfeed.archive.manifest import Manifest
 from fastfeed.config import PackConfig
+from fastfeed.disk import FULL_HINT, disk_error, remove
 from fastfeed.errors import DestinationFull, SourceChanged, SourceUnreadable
 from fastfeed.machine import free_bytes, processors
 from fastfeed.packer import publish
 from fastfeed.packer.crew import Crew
-from fastfeed.packer.files import FULL_HINT, disk_error, remove
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan
 from fastfeed.packer.record import read_record
-from fastfeed.packer.scan import Listing
 from fastfeed.packer.worker import Order
 from fastfeed.sample import SkipList, printable
+from fastfeed.source.scan import Listing
 from fastfeed.trace import Progress
 from fastfeed.units import format_count, format_size
 

@@ -11,7 +11,7 @@ from packing import Hook, tree
 
 from fastfeed.errors import FastfeedError, IndexDamaged, SourceUnreadable
 from fastfeed.media import Codec
-from fastfeed.packer.scan import NOT_SNIFFED, UNREADABLE, LeftOut, Listing, scan
+from fastfeed.source.scan import NOT_SNIFFED, UNREADABLE, LeftOut, Listing, scan
 
 
 def kinds(items: list[LeftOut]) -> dict[str, str]:
@@ -73,7 +73,7 @@ def test_pain_5_fifo_socket_and_device_are_never_opened(tmp_path, monkeypatch):
             "import sys, os\n"
             "opened = []\n"
             "sys.addaudithook(lambda event, args: opened.append(args[0]) if event == 'open' else None)\n"
-            "from fastfeed.packer.scan import scan\n"
+            "from fastfeed.source.scan import scan\n"
             "found = scan(sys.argv[1])\n"
             "print(sorted(os.path.basename(p) for p in opened if isinstance(p, str) and p.startswith(sys.argv[1] + '/')))\n"
             "print(found.paths, sorted((item.source, item.kind, item.why) for item in found.left_out))\n"

@@ -4,8 +4,8 @@ from packing import tree
 
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable
-from fastfeed.packer.layout import Draft, read_layout
-from fastfeed.packer.scan import Listing, scan
+from fastfeed.source.layout import Draft, read_layout
+from fastfeed.source.scan import Listing, scan
 
 
 def read(folder, names, **options) -> tuple[Listing, list[Draft]]:

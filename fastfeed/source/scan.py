@@ -14,12 +14,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 from fastfeed.archive import columns
-from fastfeed.archive.columns import BYTES, ColumnData
+from fastfeed.archive.columns import BYTES, ColumnData, proven_columns
 from fastfeed.errors import IndexDamaged, SourceUnreadable
 from fastfeed.media import Codec, sniff
-from fastfeed.packer.files import proven_columns
-from fastfeed.packer.names import canonical, has_extension, split_names
 from fastfeed.sample import printable
+from fastfeed.source.names import canonical, has_extension, split_names
 from fastfeed.trace import QUIET, Progress
 
 NOT_SNIFFED = 255

@@ -1,6 +1,6 @@
 import pytest
 
-from fastfeed.packer.files import publish, remove, sync_folder
+from fastfeed.disk import publish, remove, sync_folder
 
 
 def test_publish_puts_a_file_whole_or_not_at_all(tmp_path):

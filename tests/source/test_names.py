@@ -8,7 +8,7 @@ from torchvision.datasets.folder import IMG_EXTENSIONS
 from fastfeed.archive.shard import LEGAL_FIELD, LEGAL_KEY, MAX_FIELD_BYTES
 from fastfeed.archive.tar import MAX_NAME_BYTES
 from fastfeed.media import is_image_field
-from fastfeed.packer.names import (
+from fastfeed.source.names import (
     IMAGEFOLDER_EXTENSIONS,
     FileName,
     KeyMaker,

@@ -3,14 +3,10 @@
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import BinaryIO
 
-import xxhash
-
-from fastfeed.archive import columns
-from fastfeed.archive.columns import Column
-from fastfeed.errors import DestinationError, DestinationFull, IndexDamaged, UsageError
+from fastfeed.errors import DestinationError, DestinationFull, UsageError
 from fastfeed.units import format_size
 
 FULL_HINT = "Nothing is lost: free some space and run the same command again, it continues; or choose another disk."
@@ -24,25 +20,6 @@ def publish(part: str, target: str, write: Callable[[BinaryIO], object]) -> None
         os.fsync(file.fileno())
     os.rename(part, target)
     sync_folder(os.path.dirname(target))
-
-
-def proven_columns(raw: bytes, path: str) -> Mapping[tuple[str, str], Column]:
-    """The columns of a column file of the job by table and name, the bytes of each checked.
-
-    Raises:
-        IndexDamaged: The file is damaged.
-    """
-    found = columns.read_table(raw, len(raw), path).columns
-    for column in found.values():
-        digest = xxhash.xxh3_64()
-        for start, stop in column.extents:
-            digest.update(memoryview(raw)[start:stop])
-        if digest.hexdigest() != column.xxh3:
-            msg = f"column {column.name} of {column.table} is damaged"
-            raise IndexDamaged(
-                msg, path=path, expected=column.xxh3, got=digest.hexdigest(), hint="Start anew with --overwrite."
-            )
-    return found
 
 
 def prove_utf8() -> None:

@@ -10,14 +10,14 @@ from itertools import groupby
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable
 from fastfeed.media import is_image_field
-from fastfeed.packer.names import (
+from fastfeed.sample import printable
+from fastfeed.source.names import (
     IMAGEFOLDER_EXTENSIONS,
     FileName,
     compound_field,
     group,
 )
-from fastfeed.packer.scan import FOLDER_WHY, LeftOut, Listing
-from fastfeed.sample import printable
+from fastfeed.source.scan import FOLDER_WHY, LeftOut, Listing
 from fastfeed.units import format_count
 
 _SPLIT = re.compile(r"(?:train|training|val|valid|validation|dev|test|testing|eval|unlabeled)(?:[-_]?\d+)?")
