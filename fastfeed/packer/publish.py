@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from fastfeed.archive import columns, manifest
-from fastfeed.archive.index import MEMBER, SAMPLE, IndexData
+from fastfeed.archive.index import MEMBER, SAMPLE, IndexData, UserColumn
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group, Manifest, OwnedFile, ShardEntry
 from fastfeed.disk import publish
 from fastfeed.errors import DestinationError
@@ -43,7 +43,13 @@ class _Digesting:
 
 
 def publish_dataset(
-    folder: str, plan: DatasetPlan, *, records: Sequence[str], source: SourceFacts, left_out: Sequence[LeftOut]
+    folder: str,
+    plan: DatasetPlan,
+    *,
+    records: Sequence[str],
+    source: SourceFacts,
+    left_out: Sequence[LeftOut],
+    user: Sequence[UserColumn] = (),
 ) -> Manifest:
     """Write index, left-out list and manifest of one dataset.
 
@@ -53,6 +59,7 @@ def publish_dataset(
         records: Paths of the shards' records, in order.
         source: What it was packed from.
         left_out: What was not packed.
+        user: Columns that the user gave, a sample a row, in storage order.
 
     Raises:
         DestinationError: A shard is not there as it was written.
@@ -69,7 +76,7 @@ def publish_dataset(
         for name, raw in found[0].items():
             parts[name] += raw
         shards.append(ShardEntry(shard.file, shard.stop - shard.first, shard.size_bytes, found[1]))
-    index = _publish_index(home, plan, source.paths, parts)
+    index = _publish_index(home, plan, source.paths, parts, user)
     lines = "".join(json.dumps({"source": source, "kind": kind, "why": why}) + "\n" for source, kind, why in sorted(left_out))
     record = Manifest(
         name=plan.name, split=plan.split, samples=len(plan.keys), members=len(plan.files), source_files=plan.source_files,
@@ -84,7 +91,9 @@ def publish_dataset(
     return decoded
 
 
-def _publish_index(home: str, plan: DatasetPlan, paths: Sequence[str], parts: Mapping[str, object]) -> OwnedFile:
+def _publish_index(  # noqa: PLR0917 - the parts of one file
+    home: str, plan: DatasetPlan, paths: Sequence[str], parts: Mapping[str, object], user: Sequence[UserColumn]
+) -> OwnedFile:
     data = IndexData(
         keys=plan.keys,
         labels=plan.labels,
@@ -94,6 +103,7 @@ def _publish_index(home: str, plan: DatasetPlan, paths: Sequence[str], parts: Ma
         offsets=plan.offsets,
         sizes=plan.sizes,
         records=dict(parts),
+        user=user,
     )
     facts = []
 
