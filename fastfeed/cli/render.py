@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from fastfeed.archive.summary import DatasetInfo, InfoResult
-    from fastfeed.packer.job import PackResult
+    from fastfeed.packer.result import PackResult
     from fastfeed.packer.unpack import UnpackResult
     from fastfeed.packer.verify import VerifyResult
     from fastfeed.source.scan import LeftOut

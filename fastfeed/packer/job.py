@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Unpack
 
 from fastfeed.archive.dataset import Archive
@@ -23,6 +23,7 @@ from fastfeed.machine import free_bytes
 from fastfeed.packer.compare import compare_job, compare_published, published, standing
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
+from fastfeed.packer.result import DatasetResult, PackResult
 from fastfeed.packer.writing import Job, Writing, worker_count
 from fastfeed.sample import SkipList
 from fastfeed.source.scan import LeftOut, Listing, scan
@@ -31,51 +32,6 @@ from fastfeed.units import format_count, format_size
 
 _ROUNDS = 20
 _SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetResult:
-    """One packed (or planned) dataset."""
-
-    split: str
-    name: str
-    path: str
-    samples: int
-    shards: int
-    size_bytes: int
-    """Of its shards."""
-    source_files: int
-    source_bytes: int
-    fields: tuple[str, ...]
-    classes: int | None
-    order: str
-    digest: str | None
-    """The dataset's digest; None for a plan."""
-    why: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackResult:
-    """What pack did, or with dry_run would do."""
-
-    destination: str
-    datasets: tuple[DatasetResult, ...]
-    left_out: tuple[LeftOut, ...]
-    """Everything in the source that is not packed, with why."""
-    skipped: int
-    """How many of those could not be read (only with on_error="skip")."""
-    limited: int
-    notes: tuple[str, ...]
-    workers: int
-    workers_why: str
-    shards_written: int
-    shards_kept: int
-    """Finished by an earlier run."""
-    already_packed: bool
-    dry_run: bool
-    needs_bytes: int
-    free_bytes: int
-    seconds: float
 
 
 def pack(  # noqa: PLR0913 - each is an option of the command
@@ -88,7 +44,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     dry_run: bool = False,
     trust_scan: bool = False,
     progress: Progress = QUIET,
-    on_plan: Callable[["PackResult"], None] | None = None,
+    on_plan: Callable[[PackResult], None] | None = None,
     **options: Unpack[PackOptions],
 ) -> PackResult:
     """Pack a folder into shards. A call that was interrupted continues; one that is done is found to be done.
@@ -126,7 +82,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         listing = scan(root, progress, hidden=config.hidden)
         result = _result(job, _plan(job, listing, {}), began, dry_run=True)
         return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
-    done = None if overwrite or os.path.isdir(os.path.join(target, FOLDER, "job")) else published(job)
+    done = None if overwrite or os.path.isdir(os.path.join(target, FOLDER, "job")) else published(job.destination)
     if done is not None:  # without a lock: a finished pack may lie on a disk that cannot be written
         return _already(job, done, scan(root, progress, hidden=config.hidden), began)
     journal = Journal(target)
@@ -168,7 +124,7 @@ def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
 
 
 def _run(
-    job: Job, journal: Journal, *, overwrite: bool, trust_scan: bool, on_plan: Callable[["PackResult"], None] | None
+    job: Job, journal: Journal, *, overwrite: bool, trust_scan: bool, on_plan: Callable[[PackResult], None] | None
 ) -> PackResult:
     began = time.monotonic()
     kept = None if overwrite else journal.kept_listing()
@@ -180,7 +136,7 @@ def _run(
         journal.clear()
         os.makedirs(job.destination, exist_ok=True)
         kept = None
-    done = published(job)
+    done = published(job.destination)
     if done is not None:
         result = _already(job, done, listing, began)
         journal.finish()
@@ -189,7 +145,7 @@ def _run(
     plan = _plan(job, listing, _failed_before(journal))
     journal.prove_ours(plan)
     if kept is None or journal.read("job.json") != job.identity:  # only now: a source that is refused leaves nothing behind
-        journal.begin(job.identity, listing)
+        journal.begin(job.identity, listing.save())
     if on_plan is not None:
         on_plan(_result(job, plan, began, dry_run=True))
     writing = _write(job, journal, listing, plan)

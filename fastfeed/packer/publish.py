@@ -64,8 +64,6 @@ def publish_dataset(
     Raises:
         DestinationError: A shard is not there as it was written.
     """
-    home = os.path.join(folder, FOLDER)
-    os.makedirs(home, exist_ok=True)
     shards, parts = [], {name: bytearray() for name in _RECORD_COLUMNS}
     for shard, path in zip(plan.shards, records, strict=True):
         found = read_record(path)
@@ -76,12 +74,61 @@ def publish_dataset(
         for name, raw in found[0].items():
             parts[name] += raw
         shards.append(ShardEntry(shard.file, shard.stop - shard.first, shard.size_bytes, found[1]))
-    index = _publish_index(home, plan, source.paths, parts, user)
-    lines = "".join(json.dumps({"source": source, "kind": kind, "why": why}) + "\n" for source, kind, why in sorted(left_out))
-    record = Manifest(
+    data = IndexData(
+        keys=plan.keys,
+        labels=plan.labels,
+        members_per_sample=(stop - start for start, stop in zip(plan.starts, plan.starts[1:], strict=False)),
+        sources=["" if file < 0 else source.paths[file] for file in plan.files],
+        fields=plan.member_fields,
+        offsets=plan.offsets,
+        sizes=plan.sizes,
+        records=dict(parts),
+        user=user,
+    )
+    about = DatasetFacts(
         name=plan.name, split=plan.split, samples=len(plan.keys), members=len(plan.files), source_files=plan.source_files,
         source_bytes=plan.source_bytes, source_digest=source.digest, layout=plan.layout, order=plan.order,
-        fields=plan.fields, classes=plan.classes, options=source.options, left_out_count=len(left_out), index=index,
+        fields=plan.fields, classes=plan.classes, options=source.options,
+    )  # fmt: skip
+    return publish_parts(folder, about, data=data, shards=shards, left_out=left_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFacts:
+    """The manifest's fields that come from the plan."""
+
+    name: str
+    split: str
+    samples: int
+    members: int
+    source_files: int
+    source_bytes: int
+    source_digest: str
+    layout: str
+    order: str
+    fields: tuple[str, ...]
+    classes: tuple[str, ...] | None
+    options: Mapping[str, object]
+
+
+def publish_parts(
+    folder: str, about: DatasetFacts, *, data: IndexData, shards: Sequence[ShardEntry], left_out: Sequence[LeftOut]
+) -> Manifest:
+    """Write index, left-out list and manifest of a dataset whose shards are finished.
+
+    Args:
+        folder: Where they are.
+        about: What the manifest says of them.
+        data: What the index says.
+        shards: In order.
+        left_out: What was not packed.
+    """
+    home = os.path.join(folder, FOLDER)
+    os.makedirs(home, exist_ok=True)
+    index = _publish_index(home, data, {SAMPLE: about.samples, MEMBER: about.members})
+    lines = "".join(json.dumps({"source": source, "kind": kind, "why": why}) + "\n" for source, kind, why in sorted(left_out))
+    record = Manifest(
+        **{name: getattr(about, name) for name in about.__slots__}, left_out_count=len(left_out), index=index,
         left_out=_publish_raw(home, LEFT_OUT, lines.encode()), shards=tuple(shards),
     )  # fmt: skip
     raw = manifest.encode(record)
@@ -91,25 +138,12 @@ def publish_dataset(
     return decoded
 
 
-def _publish_index(  # noqa: PLR0917 - the parts of one file
-    home: str, plan: DatasetPlan, paths: Sequence[str], parts: Mapping[str, object], user: Sequence[UserColumn]
-) -> OwnedFile:
-    data = IndexData(
-        keys=plan.keys,
-        labels=plan.labels,
-        members_per_sample=(stop - start for start, stop in zip(plan.starts, plan.starts[1:], strict=False)),
-        sources=["" if file < 0 else paths[file] for file in plan.files],
-        fields=plan.member_fields,
-        offsets=plan.offsets,
-        sizes=plan.sizes,
-        records=dict(parts),
-        user=user,
-    )
+def _publish_index(home: str, data: IndexData, rows: Mapping[str, int]) -> OwnedFile:
     facts = []
 
     def write(file: BinaryIO) -> None:
         passing = _Digesting(file)
-        columns.write(passing, {SAMPLE: len(plan.keys), MEMBER: len(plan.files)}, data.columns())  # type: ignore[arg-type]
+        columns.write(passing, rows, data.columns())  # type: ignore[arg-type]
         facts.append(OwnedFile(INDEX, passing.size, passing.sha256.hexdigest()))
 
     publish(os.path.join(home, INDEX + ".part"), os.path.join(home, INDEX), write)
