@@ -68,12 +68,13 @@ def publish_dataset(
     for shard, path in zip(plan.shards, records, strict=True):
         found = read_record(path)
         target = os.path.join(folder, shard.file)
-        if found is None or not os.path.exists(target) or os.path.getsize(target) != shard.size_bytes:
+        whole = found is not None and os.path.exists(target) and os.path.getsize(target) == found.done.size_bytes
+        if found is None or not whole or found.done.tar_bytes != shard.size_bytes:
             msg = "a finished shard has gone or changed before the manifest was written"
             raise DestinationError(msg, path=target, hint="Nothing else may write there. Run the same command again.")
-        for name, raw in found[0].items():
+        for name, raw in found.columns.items():
             parts[name] += raw
-        shards.append(ShardEntry(shard.file, shard.stop - shard.first, shard.size_bytes, found[1]))
+        shards.append(ShardEntry(shard.file, shard.stop - shard.first, found.done.size_bytes, found.done.sha256))
     data = IndexData(
         keys=plan.keys,
         labels=plan.labels,

@@ -272,17 +272,13 @@ class _Writing:
             record=record, digest=self.identity, numbers=[], keys=[], write_cls=self.job.config.write_cls,
         )  # fmt: skip
         writer, size, count = RowShardWriter(order, self.job.progress.advance), 0, 0
-        try:
-            with ShardFile(order.part) as out:
-                while row is not None and not self._is_full(size, count):
-                    writer.add(row[0], row[1], out)
-                    size += sum(len(member.data) for member in row[1].members)
-                    count += 1
-                    row = next(rows, None)
-                writer.finish(out)
-        except BaseException:
-            remove(order.part)
-            raise
+        with ShardFile(order.part, order.target) as out:
+            while row is not None and not self._is_full(size, count):
+                writer.add(row[0], row[1], out)
+                size += sum(len(member.data) for member in row[1].members)
+                count += 1
+                row = next(rows, None)
+            writer.finish(out)
         self.written += 1
         self._close(count)
         return row

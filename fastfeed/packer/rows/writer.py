@@ -1,7 +1,6 @@
 """Writes one shard of rows: an order in, a record out. Under a temporary name until it is whole, as all shards."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -9,11 +8,11 @@ from typing import BinaryIO
 
 from fastfeed.archive import tar
 from fastfeed.archive.shard import CLASS_FIELD, LEGAL_FIELD, MAX_FIELD_BYTES, digest, member_name
-from fastfeed.disk import publish, remove
+from fastfeed.disk import publish
 from fastfeed.media import FIRST_BYTES, NOT_AN_IMAGE, probe
 from fastfeed.packer.rows.record import RowRecord
 from fastfeed.packer.rows.source import Row, RowFailed, RowMember, RowSource
-from fastfeed.packer.shardfile import ShardFile
+from fastfeed.packer.shardfile import Finished, ShardFile
 from fastfeed.packer.worker import DiskFailed
 
 _REPORT_SECONDS = 0.1
@@ -76,7 +75,7 @@ class RowShardWriter:
     def __init__(self, order: RowOrder, report: Callable[[int, int], None]) -> None:
         self.order, self.report = order, report
         self.record = RowRecord(order=order.digest)
-        self._samples = self._bytes = 0
+        self._samples = self._bytes = self._at = 0
         self._due = time.monotonic() + _REPORT_SECONDS
 
     def run(self, source: RowSource) -> str:
@@ -88,23 +87,21 @@ class RowShardWriter:
         """
         order = self.order
         try:
-            with ShardFile(order.part) as out:
+            with ShardFile(order.part, order.target) as out:
                 self._rows(source, out)
                 self.finish(out)
         except OSError as error:
-            remove(order.part)
             raise DiskFailed(f"{error.filename or order.target}: {error.strerror}", error.errno) from error
-        except RowsFailed:
-            remove(order.part)
-            raise
         return self.record.sha256
 
     def finish(self, out: ShardFile) -> None:
         """The last sample is written: everything to the disk, the record beside it, then the real name."""
-        self.record.sha256, self.record.size_bytes, self.record.tar_bytes = out.finish()
-        publish(self.order.part + ".record.part", self.order.record, self.record.save)
-        out.publish(self.order.target)
+        out.finish(self._save)
         self._tell()
+
+    def _save(self, done: Finished) -> None:
+        self.record.sha256, self.record.size_bytes, self.record.tar_bytes = done.sha256, done.size_bytes, done.tar_bytes
+        publish(self.order.part + ".record.part", self.order.record, self.record.save)
 
     def _rows(self, source: RowSource, out: ShardFile) -> None:
         order, failed = self.order, []
@@ -129,10 +126,9 @@ class RowShardWriter:
             members = sorted([*members, RowMember(CLASS_FIELD, b"%d" % row.label)])
         out.begin_sample()
         for name, data, source in members:
-            offset = out.tell() + tar.BLOCK_BYTES
-            out.write(tar.header(member_name(key, name).encode("ascii"), len(data)))
-            out.write(data)
-            out.write(bytes(tar.padding_bytes(len(data))))
+            padding = bytes(tar.padding_bytes(len(data)))
+            out.write(tar.header(member_name(key, name).encode("ascii"), len(data)), data, padding)
+            offset, self._at = self._at + tar.BLOCK_BYTES, self._at + tar.BLOCK_BYTES + len(data) + len(padding)
             seen = probe(data) if data and data[0] in FIRST_BYTES else NOT_AN_IMAGE
             made = name == CLASS_FIELD and self.order.write_cls and row.label is not None
             self.record.add_member(
