@@ -142,6 +142,10 @@ class RowOptions(TypedDict, total=False):
     row_json: bool
 
 
+class AllOptions(PackOptions, RowOptions, total=False):
+    """All that pack takes."""
+
+
 def row_config(options: Mapping[str, object]) -> RowConfig:
     """A RowConfig from keyword arguments.
 

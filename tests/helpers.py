@@ -16,7 +16,7 @@ from PIL import Image
 import fastfeed
 from fastfeed.archive.columns import ColumnData
 from fastfeed.archive.index import UserColumn
-from fastfeed.packer.job import PackResult
+from fastfeed.packer.result import PackResult
 
 ROOT = Path(__file__).parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"

@@ -65,7 +65,9 @@ def compare_published(job: Job, done: Mapping[str, Manifest], listing: Listing) 
         SourceChanged: The source is not what it was.
     """
     for manifest in done.values():
-        compare_options(job.destination, job.identity, {"writer": manifest.writer, "options": dict(manifest.options)}, "a finished pack")
+        compare_options(
+            job.destination, job.identity, {"writer": manifest.writer, "options": dict(manifest.options)}, "a finished pack"
+        )
         if manifest.source_digest != listing.digest():
             msg = "the source has changed since it was packed (files came, went, grew or were touched)"
             hint = "Pack into another folder, or replace the old pack with --overwrite."

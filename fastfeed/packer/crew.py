@@ -39,6 +39,7 @@ class Process(Protocol):
     stdin: IO[bytes] | None
     stdout: IO[bytes] | None
     stderr: IO[bytes] | None
+    pid: int
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -71,7 +72,7 @@ def start_worker(module: str = "fastfeed.packer.worker") -> Process:
     return subprocess.Popen(  # noqa: S603 - our own code, by this interpreter
         [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder(), module], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
-    )  # type: ignore[return-value]  # fmt: skip
+    )  # fmt: skip
 
 
 class _Worker:

@@ -313,6 +313,7 @@ def legal_name(name: str) -> str:
 
 
 def shard_count(samples: int, source_bytes: int, config: PackConfig) -> int:
+    """How many shards: as asked for, else so many that each has about the target's source bytes; none is empty."""
     if config.shards is not None:
         return min(config.shards, samples)
     if config.samples_per_shard is not None:
@@ -321,6 +322,7 @@ def shard_count(samples: int, source_bytes: int, config: PackConfig) -> int:
 
 
 def shard_reason(shards: int, samples: int, source_bytes: int, config: PackConfig) -> str:
+    """Why there are so many shards."""
     each = f"{samples // shards:,} to {-(-samples // shards):,}" if samples % shards else f"{samples // shards:,}"
     text = f"{format_count(shards, 'shard')} of {each} {'sample' if each == '1' else 'samples'}: "
     if config.shards is not None:

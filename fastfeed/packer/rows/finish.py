@@ -109,9 +109,9 @@ def _typed(name: str, values: Sequence[Scalar | None]) -> UserColumn:
     if kinds == {bool}:
         return UserColumn(name, "bool", bytes(map(bool, values)))
     if kinds == {int} and all(-_MAX_INT <= value < _MAX_INT for value in values):  # type: ignore[operator]
-        return UserColumn(name, "int64", array("q", values))  # type: ignore[arg-type]
+        return UserColumn(name, "int64", array("q", values))
     if kinds <= {int, float, type(None)} and kinds != {type(None)}:
-        return UserColumn(name, "float64", array("d", [float("nan") if value is None else value for value in values]))  # type: ignore[misc]
+        return UserColumn(name, "float64", array("d", [float("nan") if value is None else value for value in values]))
     return UserColumn(name, "text", ["" if value is None else _text(value) for value in values])
 
 

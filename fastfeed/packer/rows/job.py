@@ -145,9 +145,7 @@ def _standing(job: RowJob, *, overwrite: bool) -> list[str]:
     return ["the destination holds an unfinished pack with these options: it would be continued"]
 
 
-def _run(
-    job: RowJob, journal: Journal, *, overwrite: bool, on_plan: Callable[[PackResult], None] | None
-) -> PackResult:
+def _run(job: RowJob, journal: Journal, *, overwrite: bool, on_plan: Callable[[PackResult], None] | None) -> PackResult:
     began = time.monotonic()
     if overwrite or journal.is_clearing():
         plan = job.plan({})  # nothing is removed for a source that cannot do

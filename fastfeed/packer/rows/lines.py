@@ -141,4 +141,4 @@ class LineRows:
     def from_spec(cls, spec: Mapping[str, Any]) -> "LineRows":
         """In a worker."""
         lists = {name: None if spec[name] is None else tuple(spec[name]) for name in ("classes", "column")}
-        return cls(spec["path"], RowConfig(label=spec["label"], **lists))
+        return cls(spec["path"], RowConfig(label=spec["label"], classes=lists["classes"], column=lists["column"]))

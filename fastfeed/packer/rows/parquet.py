@@ -9,7 +9,7 @@ import os
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from fastfeed.config import RowConfig
@@ -28,9 +28,7 @@ _CACHED_GROUPS = 2
 def _arrow() -> Any:  # noqa: ANN401 - a module
     try:
         import pyarrow as pa  # noqa: PLC0415 - optional
-        import pyarrow.feather  # noqa: PLC0415
-        import pyarrow.ipc  # noqa: PLC0415
-        import pyarrow.parquet  # noqa: PLC0415, F401
+        import pyarrow.parquet  # noqa: PLC0415
     except ImportError as error:
         msg = "reading Parquet and Arrow files needs pyarrow"
         raise UsageError(msg, hint="Install it: pip install 'fastfeed[parquet]'.") from error
@@ -221,8 +219,9 @@ class ParquetRows:
 
     def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
         """Rows in the order asked for; quick where that is the files' own."""
-        at, stream, last = -1, iter(()), -1
-        ascending = all(before < after for before, after in zip(numbers, numbers[1:], strict=False))
+        at, last = -1, -1
+        stream: Iterator[dict[str, Any]] = iter(())
+        ascending = all(before < after for before, after in pairwise(numbers))
         for number in numbers:
             group = bisect_right(self._group_starts, number) - 1
             if not ascending:

@@ -80,9 +80,7 @@ def plan_rows(facts: RowFacts, config: PackConfig, *, name: str, exclude: SkipLi
     base, more = divmod(len(kept), count)
     stem = legal_name(config.name or name)
     stops = [base * number + min(number, more) for number in range(count + 1)]
-    shards = tuple(
-        RowShard(shard_file(stem, number), stops[number], stops[number + 1]) for number in range(count)
-    )
+    shards = tuple(RowShard(shard_file(stem, number), stops[number], stops[number + 1]) for number in range(count))
     about = "" if facts.exact else " (estimated from a few samples)"
     missed = [entry.source or entry.key or f"index {entry.index}" for entry in exclude.unmatched()]
     notes = list(facts.notes)

@@ -109,7 +109,7 @@ class PythonRows:
             label = labels[0]
             self.why.append(f"the class is column {label!r}: it is the only ClassLabel")
         feature = dataset.features.get(label) if label is not None else None
-        if self.classes is None and type(feature).__name__ == "ClassLabel":
+        if self.classes is None and feature is not None and type(feature).__name__ == "ClassLabel":
             self.classes = tuple(feature.names)
         elif self.classes is None and label is not None and getattr(feature, "dtype", "") in {"string", "large_string"}:
             self.classes = tuple(sorted(dataset.unique(label)))

@@ -5,7 +5,7 @@ import os
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import BinaryIO
 
 from fastfeed.archive import columns
@@ -22,16 +22,16 @@ class RowRecord:
     """A shard's samples and members, in storage order."""
 
     keys: list[str] = field(default_factory=list)
-    members_per_sample: array[int] = field(default_factory=lambda: array("Q"))
-    labels: array[int] = field(default_factory=lambda: array("q"))
+    members_per_sample: "array[int]" = field(default_factory=lambda: array("Q"))
+    labels: "array[int]" = field(default_factory=lambda: array("q"))
     """_NO_LABEL where a sample has none."""
     scalars: list[str] = field(default_factory=list)
     """JSON object a sample; empty for none."""
     fields: list[str] = field(default_factory=list)
     """A member each, as are all that follow."""
-    offsets: array[int] = field(default_factory=lambda: array("Q"))
-    sizes: array[int] = field(default_factory=lambda: array("Q"))
-    xxh3: array[int] = field(default_factory=lambda: array("Q"))
+    offsets: "array[int]" = field(default_factory=lambda: array("Q"))
+    sizes: "array[int]" = field(default_factory=lambda: array("Q"))
+    xxh3: "array[int]" = field(default_factory=lambda: array("Q"))
     sources: list[str] = field(default_factory=list)
     probes: list[Probe] = field(default_factory=list)
     sha256: str = ""
@@ -106,7 +106,7 @@ class RowRecord:
             (start, stop), (first, last) = found[table, name].extents
             starts = array("Q", view[start:stop].tobytes())
             data = raw[first:last]
-            return [os.fsdecode(data[begin:end]) for begin, end in zip(starts, starts[1:], strict=False)]
+            return [os.fsdecode(data[begin:end]) for begin, end in pairwise(starts)]
 
         (facts,) = texts("shard", "facts")
         probes = zip(

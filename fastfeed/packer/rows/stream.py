@@ -203,7 +203,7 @@ class _Writing:
                 row = to_row(self.names.encode_row(values), self.labels, key)
             except FastfeedError as error:
                 msg = f"sample {number} of the iterable cannot be packed: {error.message}"
-                raise SourceUnreadable(msg, sample=number, key=key, expected=error.expected, got=error.got, hint=error.hint) from error
+                raise SourceUnreadable(msg, sample=number, key=key, got=error.got, hint=error.hint or "") from error
             wrong = wrong_with(key, row)
             if wrong is not None:
                 msg = f"sample {number} of the iterable cannot be packed: {wrong}"
@@ -252,7 +252,9 @@ class _Writing:
                 number = (self.shards[-1].stop if self.shards else 0) + at
                 msg = f"sample {number} of the iterable is not what it was when this pack began"
                 hint = "Give the same samples in the same order to continue, or start anew with --overwrite."
-                raise SourceChanged(msg, sample=number, key=key, got=row[0] if row is not None else "no more samples", hint=hint)
+                raise SourceChanged(
+                    msg, sample=number, key=key, got=row[0] if row is not None else "no more samples", hint=hint
+                )
             self.job.progress.advance(1, sum(len(m.data) for m in row[1].members))
             row = next(rows, None)
         self._close(len(record.keys))

@@ -187,7 +187,9 @@ def _is_json(value: object) -> bool:
         return type(value).__module__ == "builtins"  # a numpy float is a float too, and JSON would lose its dtype
     if isinstance(value, list | tuple):
         return all(map(_is_json, value))
-    return isinstance(value, dict) and not _is_media(value) and all(isinstance(k, str) and _is_json(v) for k, v in value.items())
+    return (
+        isinstance(value, dict) and not _is_media(value) and all(isinstance(k, str) and _is_json(v) for k, v in value.items())
+    )
 
 
 def _is_media(value: object) -> bool:
@@ -215,7 +217,9 @@ def _extension(name: str, values: Sequence[Any], encode: Mapping[str, str]) -> s
         return "npy"
     if any(map(_is_pil, values)):
         return "png"  # refused when it is encoded, since encode= does not name it
-    found = Counter(_sniffed(value) for value in values if isinstance(value, bytes | bytearray | memoryview) or _is_media(value))
+    found = Counter(
+        _sniffed(value) for value in values if isinstance(value, bytes | bytearray | memoryview) or _is_media(value)
+    )
     return min(found, key=lambda extension: (-found[extension], extension), default="")
 
 
@@ -267,7 +271,9 @@ def safe_path(path: str) -> str:
 
 def _encoded(name: str, value: Any, codec: str | None) -> bytes:  # noqa: ANN401 - an image or an array
     if codec is None and (_is_pil(value) or _looks_like_an_image(value)):
-        what = "a decoded image" if _is_pil(value) else f"an array that looks like an image ({value.dtype}, {tuple(value.shape)})"
+        what = (
+            "a decoded image" if _is_pil(value) else f"an array that looks like an image ({value.dtype}, {tuple(value.shape)})"
+        )
         msg = f"column {name!r} holds {what}: how shall it be stored?"
         hint = (
             f"Give the encoded bytes (best: nothing is lost and nothing grows), or name a lossless codec: "

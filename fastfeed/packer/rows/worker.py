@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from fastfeed.packer.rows.source import RowSource
 from fastfeed.packer.rows.writer import RowOrder, RowsFailed, RowShardWriter
@@ -102,7 +102,9 @@ class Forked:
             os.close(descriptor)
         self._own = {self._orders, self._events, self._words}
         self._parents_ends.update(self._own)
-        self.stdin, self.stdout, self.stderr = open(self._orders, "wb"), open(self._events, "rb"), open(self._words, "rb")
+        self.stdin: IO[bytes] | None = os.fdopen(self._orders, "wb")
+        self.stdout: IO[bytes] | None = os.fdopen(self._events, "rb")
+        self.stderr: IO[bytes] | None = os.fdopen(self._words, "rb")
         self.returncode: int | None = None
 
     def kill(self) -> None:
@@ -131,7 +133,7 @@ def _child(source: RowSource, orders: int, events: int, words: int, foreign: lis
         torch = sys.modules.get("torch")
         if torch is not None:  # OpenMP's threads are not in the fork, and waiting for them would be forever
             torch.set_num_threads(1)
-        serve(source, open(orders, "rb"), events)
+        serve(source, os.fdopen(orders, "rb"), events)
     except BaseException:  # noqa: BLE001 - the process ends here, and its last words go to the parent
         import traceback  # noqa: PLC0415 - only in this case
 

@@ -104,7 +104,8 @@ class RowShardWriter:
         publish(self.order.part + ".record.part", self.order.record, self.record.save)
 
     def _rows(self, source: RowSource, out: ShardFile) -> None:
-        order, failed = self.order, []
+        order = self.order
+        failed: list[RowFailed] = []
         for number, key, row in zip(order.numbers, order.keys, source.rows(order.numbers), strict=True):
             if isinstance(row, Row):
                 wrong = wrong_with(key, row)
@@ -157,7 +158,8 @@ def wrong_with(key: str, row: Row) -> str | None:
         return f"it has a field {CLASS_FIELD} of its own beside its class"
     for member in row.members:
         if not LEGAL_FIELD.fullmatch(member.field) or len(member.field) > MAX_FIELD_BYTES:
-            return f"its field {member.field!r} is not legal: words of a-z 0-9 _ + - joined by dots, at most {MAX_FIELD_BYTES} bytes"
+            rule = f"words of a-z 0-9 _ + - joined by dots, at most {MAX_FIELD_BYTES} bytes"
+            return f"its field {member.field!r} is not legal: {rule}"
         if len(key) + 1 + len(member.field) > tar.MAX_NAME_BYTES:
             return f"its key {key!r} is too long for field {member.field!r}"
         if len(member.data) > tar.MAX_MEMBER_BYTES:
