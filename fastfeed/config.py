@@ -125,8 +125,9 @@ class RowConfig:
     """Class names by number, where the source cannot tell them all beforehand."""
     encode: tuple[tuple[str, str], ...] = ()
     """(column, codec): lossless codecs, png or npy, for decoded images and arrays."""
-    row_json: bool = True
-    """Whether a sample gets its numbers, texts, lists and dicts as a JSON member, which every reader sees."""
+    row_json: bool | None = None
+    """Whether a sample gets what is no file and no bytes of its row as a JSON member, which every reader sees. None: yes for
+    tables and Python datasets; for lists of files only where a row holds lists or objects, which no column can hold."""
 
 
 class RowOptions(TypedDict, total=False):
@@ -139,7 +140,7 @@ class RowOptions(TypedDict, total=False):
     column: str | Sequence[str] | None
     classes: Sequence[str] | None
     encode: Mapping[str, str]
-    row_json: bool
+    row_json: bool | None
 
 
 class AllOptions(PackOptions, RowOptions, total=False):

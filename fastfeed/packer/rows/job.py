@@ -74,8 +74,20 @@ class RowJob:
         return hashlib.sha256(json.dumps(self.identity["source"], sort_keys=True).encode()).hexdigest()
 
     def plan(self, failed: Mapping[int, LeftOut]) -> RowPlan:
-        """With these rows left out."""
-        return plan_rows(self.facts, self.config, name=self.name, exclude=self.exclude, failed=failed)
+        """With these rows left out.
+
+        Raises:
+            SourceUnreadable: Rows are known to be unreadable, and on_error is stop.
+        """
+        known = {**self.facts.failed, **failed}
+        plan = plan_rows(self.facts, self.config, name=self.name, exclude=self.exclude, failed=known)
+        broken = [item for item in (*plan.left_out, *self.facts.left_out) if item.kind == "unreadable"]
+        if broken and self.config.on_error == "stop":
+            shown = "; ".join(f"{printable(item.source)}: {printable(item.why)}" for item in broken[:_SHOWN])
+            more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
+            msg = f"{format_count(len(broken), 'sample')} cannot be read ({shown}{more})"
+            raise SourceUnreadable(msg, path=self.where, hint="Mend them, or leave them out with --on-error skip.")
+        return replace(plan, left_out=(*plan.left_out, *self.facts.left_out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +192,9 @@ def _about(job: RowJob, plan: RowPlan) -> dict[str, Any]:
     """What the manifest says of source and options."""
     return {
         "source_digest": job.source_digest(), "layout": job.facts.layout, "order": plan.order,
-        "options": job.identity["options"], "source_files": job.facts.files, "columns": job.rows.column,
-        "classes": job.facts.classes, "numbered_classes": job.facts.numbered_classes,
+        "options": job.identity["options"], "source_files": job.facts.files, "classes": job.facts.classes,
+        "columns": job.rows.column if job.facts.columns is None else job.facts.columns,
+        "numbered_classes": job.facts.numbered_classes,
     }  # fmt: skip
 
 
@@ -343,7 +356,7 @@ def _result(  # noqa: PLR0913 - one record from its parts
     dataset = DatasetResult(
         split="", name=plan.name, path=job.destination, samples=len(plan.rows), shards=len(plan.shards),
         size_bytes=size_bytes, source_files=facts.files,
-        source_bytes=manifest.source_bytes if manifest else facts.source_bytes, fields=manifest.fields if manifest else (),
+        source_bytes=manifest.source_bytes if manifest else facts.source_bytes, fields=manifest.fields if manifest else facts.fields,
         classes=None if classes is None else len(classes), order=plan.order, digest=manifest.digest if manifest else None,
         why=plan.why,
     )  # fmt: skip

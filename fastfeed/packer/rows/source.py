@@ -6,8 +6,10 @@ Either way the bytes do not depend on how many workers write them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+from fastfeed.source.scan import LeftOut
 
 Scalar = bool | int | float | str
 """What a typed column can hold."""
@@ -68,6 +70,14 @@ class RowFacts:
     classes: tuple[str, ...] | None = None
     numbered_classes: bool = False
     """Labels are whole numbers that stand for themselves: the class map is "0" up to the largest, known at the end."""
+    columns: Sequence[str] | None = None
+    """Names of the typed columns, where the source knows them; None: all that the rows turn out to have."""
+    failed: Mapping[int, LeftOut] = field(default_factory=dict)
+    """Rows that cannot be read, known beforehand."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What is in the source and is no row."""
+    fields: tuple[str, ...] = ()
+    """Fields that are known beforehand; a row may have others."""
     max_field_bytes: int = 32
     """The longest field that a member may have, for the room that keys have."""
     why: tuple[str, ...] = ()
