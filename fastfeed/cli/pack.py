@@ -41,7 +41,7 @@ SKIPPED = 6
     help="Only the first N samples in order, so maybe of one class; with --shuffle a mix.",
 )
 @click.option("--field", "fields", multiple=True, metavar="NAME=TEMPLATE",
-              help="Of a list: where a field's files are, such as image='images/{id}.jpg', with columns in braces.")  # fmt: skip
+              help="Of a list: where a field's files are: image='images/{id}.jpg', with columns in braces.")  # fmt: skip
 @click.option("--root", type=click.Path(), help="Of a list: the folder that paths are relative to; else its own.")
 @click.option("--label", metavar="COLUMN", help="The column that holds the class.")
 @click.option("--key", metavar="COLUMN", help="The column that names the samples.")

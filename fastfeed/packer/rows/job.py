@@ -353,10 +353,11 @@ def _result(  # noqa: PLR0913 - one record from its parts
     facts = job.facts
     size_bytes = sum(entry.size_bytes for entry in manifest.shards) if manifest else plan.about_bytes
     classes = manifest.classes if manifest else facts.classes
+    fields = manifest.fields if manifest else facts.fields
     dataset = DatasetResult(
         split="", name=plan.name, path=job.destination, samples=len(plan.rows), shards=len(plan.shards),
         size_bytes=size_bytes, source_files=facts.files,
-        source_bytes=manifest.source_bytes if manifest else facts.source_bytes, fields=manifest.fields if manifest else facts.fields,
+        source_bytes=manifest.source_bytes if manifest else facts.source_bytes, fields=fields,
         classes=None if classes is None else len(classes), order=plan.order, digest=manifest.digest if manifest else None,
         why=plan.why,
     )  # fmt: skip
