@@ -51,6 +51,12 @@ SKIPPED = 6
               help="How decoded images and arrays of a Python dataset are stored, without loss: png or npy.")  # fmt: skip
 @click.option("--row-json/--no-row-json", "row_json", default=None,
               help="Give each sample the rest of its row as field json, or not. [default: as the source needs]")  # fmt: skip
+@click.option("--max-side", type=click.IntRange(1), metavar="N", help="Make images smaller: the longer side at most N pixels.")
+@click.option("--resize-short", type=click.IntRange(1), metavar="N", help="Make images smaller: the shorter side at most N.")
+@click.option("--quality", type=click.IntRange(1, 100), metavar="Q", help="Re-encode JPEG and WebP with this quality.")
+@click.option("--apply-exif", is_flag=True, help="Turn images as their EXIF orientation says.")
+@click.option("--only-field", "only_field", multiple=True, metavar="FIELD",
+              help="Only these image fields may change; needed beside masks, boxes, JSON.")  # fmt: skip
 @click.option("--anyway", is_flag=True, help="Pack even what is read fast as it is.")
 @click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
               help="An unreadable file: stop, or leave its sample out, record it and exit with 6.")  # fmt: skip

@@ -737,7 +737,7 @@ def test_shards_that_nobody_names_are_not_replaced(tmp_path):
 def test_a_file_that_is_written_to_while_it_is_read_is_noticed(tmp_path):
     """Larger than one piece, changed after its first piece was read: size and mtime are proven at the end as well."""
     (tmp_path / "src").mkdir()
-    path = tmp_path / "src" / "a.bin"
+    path = tmp_path / "src" / "a.dat"
     path.write_bytes(bytes(96 << 20))
     stop = threading.Event()
 
@@ -752,7 +752,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_noticed(tmp_path):
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        with pytest.raises(SourceChanged, match=r"a\.bin: planned with .* now"):
+        with pytest.raises(SourceChanged, match=r"a\.dat: planned with .* now"):
             fastfeed.pack(tmp_path / "src", tmp_path / "out")
     finally:
         stop.set()
