@@ -399,7 +399,7 @@ def test_workers_count_from_one(tmp_path):
 )
 def test_a_source_that_cannot_be_packed_leaves_no_trace(tmp_path, make):
     make(tmp_path / "s")
-    with pytest.raises(SourceUnreadable, match=r"does not exist|there is no file to pack|is not a folder"):
+    with pytest.raises(SourceUnreadable, match=r"does not exist|there is no file to pack|is no source that fastfeed knows"):
         packed(tmp_path / "s", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
