@@ -5,6 +5,7 @@ as the loader that it stands for, so order, base seed, worker seeds and batches 
 """
 
 import logging
+import os
 import re
 import shutil
 import sys
@@ -24,7 +25,7 @@ from fastfeed.feed.fetch import MAIN, BatchTask, Failure, Fetcher, FetchRules, W
 
 LOG = logging.getLogger("fastfeed.loader")
 _PIDS = re.compile(r"pid\(?s?\)? ?\(?([0-9, ]+)")
-_CLOSE_SECONDS = 1.0
+_FETCH_FILE = os.path.join("feed", "fetch.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +154,12 @@ class Engine:
             return ""
         try:
             with open(f"{self._stacks}/{worker}", encoding="utf-8", errors="replace") as file:
-                return file.read().strip()
+                text = file.read()
         except OSError:
             return ""  # it has not begun: there is nothing to tell
+        own = text.rpartition("\nThread ")[2].splitlines()[1:]  # the last thread is the one that fetches
+        stop = next((at for at, line in enumerate(own) if _FETCH_FILE in line), len(own))
+        return "\n".join(["Its stack, most recent call first:", *own[:stop]]) if own else ""
 
     def name(self, index: Any) -> str:  # noqa: ANN401 - any index
         """An index for a message, with key and source path where the dataset knows them."""
