@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -25,6 +26,7 @@ from fastfeed.feed.fetch import MAIN, BatchTask, Failure, Fetcher, FetchRules, W
 
 LOG = logging.getLogger("fastfeed.loader")
 _PIDS = re.compile(r"pid\(?s?\)? ?\(?([0-9, ]+)")
+_DYING_SECONDS = 2.0
 _FETCH_FILE = os.path.join("feed", "fetch.py")
 
 
@@ -148,6 +150,19 @@ class Engine:
         hits = (self._doing[:, 2] == pid).nonzero()
         return int(hits[0]) - 1 if len(hits) else None
 
+    def dead_workers(self, patience_seconds: float = 0.0) -> dict[int, str]:
+        """Workers that have ended, and how. One that is dying is waited for a little."""
+        deadline = time.monotonic() + patience_seconds
+        while True:
+            found = {}
+            for worker, row in enumerate(self._doing[1:].tolist() if self._doing is not None else ()):
+                ended = _ended(row[2]) if row[2] > 0 else None
+                if ended is not None:
+                    found[worker] = ended
+            if found or time.monotonic() >= deadline:
+                return found
+            time.sleep(0.01)
+
     def stack_of(self, worker: int) -> str:
         """The Python stack that a hanging worker left; empty where it left none."""
         if self._stacks is None:
@@ -181,6 +196,19 @@ class Engine:
             return "before its first batch" if batch < 0 else f"after batch {batch}"
         index = indices[position] if self.rules.batched and 0 <= position < len(indices) else indices
         return f"at {self.name(index)}, number {position} of batch {batch} {indices_text(indices)}"
+
+
+def _ended(pid: int) -> str | None:
+    """How a child ended, None while it runs. It is left to be waited for by whoever started it."""
+    try:
+        facts = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return "has ended"  # waited for already
+    if facts is None:
+        return None
+    if facts.si_code == os.CLD_EXITED:
+        return f"ended with exit code {facts.si_status}"
+    return f"was killed by {signal.Signals(facts.si_status).name}"
 
 
 def _has_in_order() -> bool:
@@ -241,6 +269,10 @@ class EpochIterator:
             raise
         except RuntimeError as error:
             raise self._worker_failed(error) from error
+        except (EOFError, ConnectionError) as error:  # a worker died while it handed over a tensor
+            if not self._engine.dead_workers(patience_seconds=_DYING_SECONDS):
+                raise
+            raise self._worker_failed(error) from error
         finally:
             if self._watch is not None:
                 self._watch.arrived()
@@ -289,13 +321,16 @@ class EpochIterator:
             return RuntimeError(msg)  # a StopIteration of user code would end the epoch as if all were well
         return _built(kind, msg, failure)
 
-    def _worker_failed(self, error: RuntimeError) -> RuntimeError:
+    def _worker_failed(self, error: Exception) -> RuntimeError:
         """torch's error about a worker, with the samples that were on their way."""
-        engine, text = self._engine, str(error)
+        engine, text = self._engine, str(error).removesuffix(" ").removesuffix(".")
+        dead = engine.dead_workers()
+        if not isinstance(error, RuntimeError):
+            text = "; ".join(f"DataLoader worker {worker} {how}" for worker, how in dead.items())
         named = [int(pid) for found in _PIDS.finditer(text) for pid in re.findall(r"\d+", found.group(1))]
         workers = [worker for pid in named if (worker := engine.worker_of(pid)) is not None and worker >= 0]
         if not workers:
-            workers = list(range(self._options.num_workers))
+            workers = list(dead) or list(range(self._options.num_workers))
         lines = [f"worker {worker} was {engine.doing_text(worker)}" for worker in workers]
         stacks = [stack for worker in workers if (stack := engine.stack_of(worker))]
         hint = "A worker that is killed mostly ran out of memory; a crash is mostly in a decoder: look at the samples named here."
