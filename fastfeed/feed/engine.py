@@ -215,6 +215,10 @@ def _has_in_order() -> bool:
     return "in_order" in TorchDataLoader.__init__.__annotations__ or hasattr(TorchDataLoader, "in_order")
 
 
+class _WorkerFailed(RuntimeError):
+    """A worker's end, told with its samples."""
+
+
 class EpochIterator:
     """One pass over the data: what ``iter(loader)`` gives."""
 
@@ -241,7 +245,14 @@ class EpochIterator:
             Exception: What a sample raised, of its own type, with the sample's name in its message.
             RuntimeError: A worker died or took longer than timeout; the message names the samples.
         """
-        data, failures = self._take()
+        try:
+            data, failures = self._take()
+        except _WorkerFailed as error:
+            raise RuntimeError(*error.args) from error.__cause__
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            raise RuntimeError(self._worker_failed(error).args[0]) from error  # torch's signal handler spoke between two lines
         for failure in failures:
             LOG.warning("%s", self._told(failure))
         self.trouble.failures.extend(failures)
@@ -321,7 +332,7 @@ class EpochIterator:
             return RuntimeError(msg)  # a StopIteration of user code would end the epoch as if all were well
         return _built(kind, msg, failure)
 
-    def _worker_failed(self, error: Exception) -> RuntimeError:
+    def _worker_failed(self, error: Exception) -> "_WorkerFailed":
         """torch's error about a worker, with the samples that were on their way."""
         engine, text = self._engine, str(error).removesuffix(" ").removesuffix(".")
         dead = engine.dead_workers()
@@ -334,7 +345,7 @@ class EpochIterator:
         lines = [f"worker {worker} was {engine.doing_text(worker)}" for worker in workers]
         stacks = [stack for worker in workers if (stack := engine.stack_of(worker))]
         hint = "A worker that is killed mostly ran out of memory; a crash is mostly in a decoder: look at the samples named here."
-        return RuntimeError("\n".join([f"{text}: {'; '.join(lines)}. {hint}", *stacks]))
+        return _WorkerFailed("\n".join([f"{text}: {'; '.join(lines)}. {hint}", *stacks]))
 
 
 def _found(importable: tuple[str, str] | None) -> type[BaseException] | None:
