@@ -15,18 +15,21 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 
+from fastfeed.feed.faults import ErrorCaps, FaultCounter
 from fastfeed.feed.fetch import MAIN, BatchTask, Failure, Fetcher, FetchRules, WorkerInit, identity, indices_text
 
 LOG = logging.getLogger("fastfeed.loader")
 _PIDS = re.compile(r"pid\(?s?\)? ?\(?([0-9, ]+)")
 _DYING_SECONDS = 2.0
+_AHEAD_FACTOR = 4
+"""Where one slow batch holds up those that are done, so many times the usual number may wait for it."""
 _FETCH_FILE = os.path.join("feed", "fetch.py")
 
 
@@ -60,28 +63,20 @@ class TaskOrder:
         """Number of the first batch: those before it were handed out before a resumption."""
         self.pending: dict[int, Any] = {}
         """Indices of each batch that is on its way."""
-        self.drawn = 0
-        """Samples that the sampler gave."""
+        self.most_ahead: int | None = None
+        """So many batches may be on their way or waiting for their turn; None for as many as the workers take."""
 
     def __iter__(self) -> Iterator[BatchTask]:
         """The sampler is asked for its iterator now, as torch does; it may draw its random numbers at once or later."""
         self.pending.clear()
-        self.drawn = 0
         return self._tasks(iter(self.batches))
 
     def _tasks(self, batches: Iterator[Any]) -> Iterator[BatchTask]:
         for number, indices in enumerate(batches, self.first):
+            while self.most_ahead is not None and len(self.pending) >= self.most_ahead:
+                yield BatchTask(-1, None, self.epoch, self.base)  # torch asks for a task for each batch that came
             self.pending[number] = indices
-            self.drawn += len(indices) if hasattr(indices, "__len__") else 1
             yield BatchTask(number, indices, self.epoch, self.base)
-
-
-@dataclass(slots=True)
-class Trouble:
-    """Faults of one epoch that did not end it."""
-
-    failures: list[Failure] = field(default_factory=list)
-    consecutive: int = 0
 
 
 class Engine:
@@ -92,10 +87,13 @@ class Engine:
         rules: How samples are fetched.
         batches: The outer loader's batch sampler, or its sampler without batching.
         hang_seconds: After how long without a batch a worker's stack is reported; 0 for never.
+        caps: How many faults on_error tolerates.
     """
 
-    def __init__(self, dataset: Any, rules: FetchRules, batches: Iterable[Any], *, hang_seconds: float) -> None:  # noqa: ANN401
-        self.dataset, self.rules, self.hang_seconds = dataset, rules, hang_seconds
+    def __init__(
+        self, dataset: Any, rules: FetchRules, batches: Iterable[Any], *, hang_seconds: float, caps: ErrorCaps  # noqa: ANN401
+    ) -> None:
+        self.dataset, self.rules, self.hang_seconds, self.caps = dataset, rules, hang_seconds, caps
         self.order = TaskOrder(batches)
         self._inner: TorchDataLoader[Any] | None = None
         self._options: InnerOptions | None = None
@@ -104,6 +102,8 @@ class Engine:
 
     def epoch(self, options: InnerOptions, generator: torch.Generator | None) -> "EpochIterator":
         """Begin a pass; persistent workers of the last pass go on if nothing has changed."""
+        ahead = options.num_workers * (options.prefetch_factor or 2)
+        self.order.most_ahead = None if options.in_order or not ahead else _AHEAD_FACTOR * ahead
         if self._inner is None or self._options != options or not options.persistent_workers:
             self._make(options, generator)
         assert self._inner is not None
@@ -229,7 +229,7 @@ class EpochIterator:
         self._next = engine.order.first
         self.delivered = 0
         """Batches handed out."""
-        self.trouble = Trouble()
+        self.faults = FaultCounter(engine.caps) if engine.rules.on_error != "raise" else None
         self._watch = _Watchman(self) if options.num_workers and engine.hang_seconds > 0 else None
 
     def __iter__(self) -> "EpochIterator":
@@ -255,7 +255,6 @@ class EpochIterator:
             raise RuntimeError(self._worker_failed(error).args[0]) from error  # torch's signal handler spoke between two lines
         for failure in failures:
             LOG.warning("%s", self._told(failure))
-        self.trouble.failures.extend(failures)
         if isinstance(data, Failure):
             raise self._raised(data)
         self.delivered += 1
@@ -264,9 +263,14 @@ class EpochIterator:
     def _take(self) -> tuple[Any, list[Failure]]:
         while self._next not in self._early:
             number, data, failures = self._receive()
+            if number < 0:
+                continue
             self._early[number] = (data, failures)
-        self._engine.order.pending.pop(self._next, None)
+        indices = self._engine.order.pending.pop(self._next)
         found = self._early.pop(self._next)
+        if self.faults is not None:
+            names = [f"{self._engine.name(failure.index)}: {failure.kind}: {failure.message}" for failure in found[1]]
+            self.faults.batch(len(indices) if self._engine.rules.batched else 1, names)
         self._next += 1
         return found
 

@@ -7,8 +7,8 @@ Failure, never an exception that torch would carry without saying whose it is.
 
 import faulthandler
 import os
-import random
 import sys
+import time
 import traceback
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -21,41 +21,13 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
+from fastfeed.feed.seeds import Seeds, states_kept
 from fastfeed.sample import printable
 
-_MASK = (1 << 64) - 1
 _PLAIN = (str, bytes, bytearray, type(None), np.ndarray, np.generic, Number)
+_REST_SECONDS = 0.002
 MAIN = -1
 """Worker number of the main process."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seeds:
-    """What the random numbers of each sample are drawn from, in sample mode."""
-
-    base: int
-    epoch: int
-
-    def of(self, index: int) -> int:
-        """A 63-bit seed for one sample: two rounds of splitmix64 over base, epoch and index.
-
-        Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
-        """
-        return _mix(_mix(self.base + 0x9E3779B97F4A7C15 * (self.epoch + 1)) ^ _mix(index + 0xD1B54A32D192ED03)) >> 1
-
-    def apply(self, index: int) -> None:
-        """Seed torch (the CPU generator), numpy and random for one sample."""
-        seed = self.of(index)
-        torch.default_generator.manual_seed(seed)
-        np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - the very generator that users' transforms draw from
-        random.seed(seed)
-
-
-def _mix(value: int) -> int:
-    value &= _MASK
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-    return value ^ (value >> 31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +75,7 @@ class BatchTask:
     """What goes to a worker for one batch.
 
     Args:
-        number: Of the batch within the epoch.
+        number: Of the batch within the epoch; negative: there is nothing to do, since enough is fetched ahead.
         indices: As the batch sampler gave them; a single index without batching.
         epoch: Which epoch it is; it travels with each task, so persistent workers know.
         base: What sample mode draws from; None in torch mode.
@@ -158,14 +130,27 @@ class Fetcher:
             self.watch.end()
 
     def _fetch(self, task: BatchTask) -> tuple[Any, ...]:
+        if task.number < 0:
+            time.sleep(_REST_SECONDS)
+            return task.number, None, []
+        if task.base is not None and get_worker_info() is None:
+            with states_kept():  # the training loop's own random numbers are not ours to change
+                return self._prepare(task)
+        return self._prepare(task)
+
+    def _prepare(self, task: BatchTask) -> tuple[Any, ...]:
         seeds = None if task.base is None else Seeds(task.base, task.epoch)
         failures: list[Failure] = []
         if not self.rules.batched:
             data = self._one(task, 0, task.indices, seeds, failures)
         else:
             data = self._many(task, seeds, failures)
+        if data is _SKIPPED:
+            return task.number, _nothing_left(failures[-1], 1), failures
         if isinstance(data, Failure):
             return task.number, data, failures
+        if self.rules.batched and failures and not data:
+            return task.number, _nothing_left(failures[-1], len(failures)), failures
         try:
             collated = self.rules.collate(data)
         except Exception as error:  # noqa: BLE001 - any fault of user code is reported with its batch
@@ -235,6 +220,12 @@ class Fetcher:
 
 
 _SKIPPED = object()
+
+
+def _nothing_left(last: Failure, count: int) -> Failure:
+    """A batch of which no sample is left."""
+    message = f"no sample of the batch is left; the last one: {last.message}"
+    return Failure(last.index, "fetch", last.kind, message, last.trace, last.worker, last.importable, {}, count)
 
 
 def unpicklable(data: Any) -> str | None:  # noqa: ANN401 - any batch

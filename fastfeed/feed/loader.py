@@ -11,9 +11,9 @@ from torch.utils.data.distributed import DistributedSampler
 
 from fastfeed.errors import UsageError
 from fastfeed.feed.engine import Engine, EpochIterator, InnerOptions
+from fastfeed.feed.faults import ErrorCaps, Replacement, prove_policy
 from fastfeed.feed.fetch import FetchRules
 
-_ON_ERROR = ("raise", "skip", "replace")
 
 
 class DataLoader(TorchDataLoader[Any]):
@@ -45,6 +45,8 @@ class DataLoader(TorchDataLoader[Any]):
         seed: Fixes order and random numbers of all epochs; sample mode.
         rng: "torch" or "sample": which mode; left out, it follows from num_workers and seed.
         on_error: "raise" (default), "skip" or "replace": what a sample does that cannot be fetched.
+        force_on_error: Let on_error skip or replace also where nothing is shuffled.
+        error_caps: How many faults on_error tolerates.
         hang_seconds: After how long without a batch a worker's stack is logged; 0 never does.
 
     Raises:
@@ -74,16 +76,17 @@ class DataLoader(TorchDataLoader[Any]):
         seed: int | None = None,
         rng: str | None = None,
         on_error: str = "raise",
+        force_on_error: bool = False,
+        error_caps: ErrorCaps | None = None,
         hang_seconds: float = 30.0,
     ) -> None:
         if rng not in {None, "torch", "sample"}:
             msg = "rng is 'torch' or 'sample'"
             raise UsageError(msg, got=repr(rng))
-        if on_error not in _ON_ERROR:
-            msg = f"on_error is one of {', '.join(_ON_ERROR)}"
-            raise UsageError(msg, got=repr(on_error))
+        prove_policy(on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error)
         self.rng = rng or ("sample" if num_workers is None or seed is not None else "torch")
-        self.seed, self.on_error, self.hang_seconds = seed, on_error, hang_seconds
+        self.seed, self.hang_seconds = seed, hang_seconds
+        self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
         workers = 0 if num_workers is None else num_workers
         extra: dict[str, Any] = {"in_order": in_order} if "in_order" in TorchDataLoader.__init__.__annotations__ else {}
         super().__init__(
@@ -103,16 +106,32 @@ class DataLoader(TorchDataLoader[Any]):
             return super().__iter__()
         self.epoch += 1
         if self._engine is None:
-            rules = FetchRules(batched=self._auto_collation, collate=self.collate_fn, on_error=self.on_error)
-            self._engine = Engine(self.dataset, rules, self._index_sampler, hang_seconds=self.hang_seconds)
-        engine = self._engine
+            self._engine = self._new_engine()
+        engine, generator = self._engine, self.generator
         engine.order.epoch = self.epoch
+        if self.rng == "sample":
+            base = self.seed if self.seed is not None else _drawn(self.generator)
+            engine.order.base, generator = base, torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF)
         options = InnerOptions(
             num_workers=self.num_workers, prefetch_factor=self.prefetch_factor, pin_memory=self.pin_memory,
             timeout=self.timeout, worker_init_fn=self.worker_init_fn, multiprocessing_context=self.multiprocessing_context,
-            persistent_workers=self.persistent_workers, in_order=self.in_order, pin_memory_device=self.pin_memory_device,
+            persistent_workers=self.persistent_workers, in_order=self.in_order and self.rng == "torch", pin_memory_device=self.pin_memory_device,
         )  # fmt: skip
-        return engine.epoch(options, self.generator)
+        return engine.epoch(options, generator)
+
+    def _new_engine(self) -> Engine:
+        size = len(self.dataset) if self.on_error == "replace" else 0  # type: ignore[arg-type]
+        rules = FetchRules(
+            batched=self._auto_collation, collate=self.collate_fn, on_error=self.on_error,
+            replace=Replacement(size, self.seed or 0) if size else None,
+        )  # fmt: skip
+        caps = self.error_caps or ErrorCaps()
+        return Engine(self.dataset, rules, self._index_sampler, hang_seconds=self.hang_seconds, caps=caps)
+
+
+def _drawn(generator: torch.Generator | None) -> int:
+    """A base seed, drawn as torch's loader draws one."""
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
 
 
 __all__ = ["DataLoader", "DistributedSampler", "EpochIterator", "warnings"]

@@ -1,0 +1,53 @@
+"""Random numbers of sample mode: a pure function of (base, epoch, index), whatever worker asks."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+_MASK = (1 << 64) - 1
+
+
+def mix(value: int) -> int:
+    """A 64-bit number with all bits stirred: the finaliser of splitmix64.
+
+    Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014; Stafford's variant 13.
+    """
+    value &= _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """What the random numbers of each sample of an epoch are drawn from."""
+
+    base: int
+    epoch: int
+
+    def of(self, index: int) -> int:
+        """A 63-bit seed for one sample."""
+        return mix(mix(self.base + 0x9E3779B97F4A7C15 * (self.epoch + 1)) ^ mix(index + 0xD1B54A32D192ED03)) >> 1
+
+    def apply(self, index: int) -> None:
+        """Seed torch (the CPU generator), numpy and random for one sample."""
+        seed = self.of(index)
+        torch.default_generator.manual_seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - the very generator that users' transforms draw from
+        random.seed(seed)
+
+
+@contextmanager
+def states_kept() -> Iterator[None]:
+    """The states of torch's, numpy's and random's global generators are afterwards what they were before."""
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        random.setstate(states[2])
