@@ -1,4 +1,4 @@
-"""Frozen configurations that prove themselves. Whatever reads the environment would stand here; nothing does yet."""
+"""Frozen configurations that prove themselves, and what the environment says: nothing else reads it."""
 
 import os
 import re
@@ -107,6 +107,26 @@ class PackOptions(TypedDict, total=False):
 def package_folder() -> str:
     """The folder that this very fastfeed is imported from."""
     return str(Path(__file__).parent.parent)
+
+
+_LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+"""torchrun, Lightning and Accelerate; Open MPI; MPICH and Intel MPI; srun (SLURM_NTASKS is there in sbatch's script too)."""
+
+
+def launched_processes() -> tuple[str, int] | None:
+    """How many processes a launcher says that it started together with this one: (the variable, its number), or None.
+
+    Raises:
+        UsageError: The variable holds no number.
+    """
+    for name in _LAUNCHERS:
+        text = os.environ.get(name, "")
+        if text and not (text.isascii() and text.isdecimal()):
+            msg = f"the environment variable {name} should hold the number of processes"
+            raise UsageError(msg, got=repr(text))
+        if text and int(text) > 1:
+            return name, int(text)
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from fastfeed.config import DEFAULT_SHARD_BYTES, PackConfig, PackOptions, pack_config, package_folder
+from fastfeed.config import DEFAULT_SHARD_BYTES, PackConfig, PackOptions, launched_processes, pack_config, package_folder
 from fastfeed.errors import UsageError
 
 
@@ -89,3 +89,37 @@ def test_the_folder_that_this_very_package_is_in():
     import fastfeed
 
     assert os.path.dirname(os.path.dirname(fastfeed.__file__)) == package_folder()
+
+
+# ---------------------------------------------------------------------------------------------------- launchers
+@pytest.fixture
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment that no launcher has written to."""
+    for name in LAUNCHERS:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_a_launcher_says_how_many_processes(no_launcher, name):
+    assert launched_processes() is None
+    no_launcher.setenv(name, "8")
+    assert launched_processes() == (name, 8)
+
+
+@pytest.mark.parametrize("text", ["", "1", "0"])
+def test_one_process_is_no_launch(no_launcher, text):
+    no_launcher.setenv("WORLD_SIZE", text)
+    assert launched_processes() is None
+    no_launcher.setenv("SLURM_STEP_NUM_TASKS", "4")
+    assert launched_processes() == ("SLURM_STEP_NUM_TASKS", 4)
+
+
+@pytest.mark.parametrize("text", ["two", "-1", "2.0", "\u0663"])
+def test_a_launcher_that_says_no_number(no_launcher, text):
+    no_launcher.setenv("WORLD_SIZE", text)
+    with pytest.raises(UsageError, match="the environment variable WORLD_SIZE should hold the number of processes: got"):
+        launched_processes()
