@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -53,14 +53,13 @@ class TaskOrder:
 
     Args:
         batches: The outer loader's batch sampler, or its sampler without batching.
+        epoch_of: Which epoch it is, asked once the first batch is drawn: a sampler settles it then.
     """
 
-    def __init__(self, batches: Iterable[Any]) -> None:
-        self.batches = batches
+    def __init__(self, batches: Iterable[Any], epoch_of: Callable[[], int]) -> None:
+        self.batches, self._epoch_of = batches, epoch_of
         self.epoch = 0
         self.base: int | None = None
-        self.first = 0
-        """Number of the first batch: those before it were handed out before a resumption."""
         self.pending: dict[int, Any] = {}
         """Indices of each batch that is on its way."""
         self.most_ahead: int | None = None
@@ -72,7 +71,9 @@ class TaskOrder:
         return self._tasks(iter(self.batches))
 
     def _tasks(self, batches: Iterator[Any]) -> Iterator[BatchTask]:
-        for number, indices in enumerate(batches, self.first):
+        for number, indices in enumerate(batches):
+            if number == 0:
+                self.epoch = self._epoch_of()
             while self.most_ahead is not None and len(self.pending) >= self.most_ahead:
                 yield BatchTask(-1, None, self.epoch, self.base)  # torch asks for a task for each batch that came
             self.pending[number] = indices
@@ -85,16 +86,16 @@ class Engine:
     Args:
         dataset: The user's.
         rules: How samples are fetched.
-        batches: The outer loader's batch sampler, or its sampler without batching.
+        order: What is fetched.
         hang_seconds: After how long without a batch a worker's stack is reported; 0 for never.
         caps: How many faults on_error tolerates.
     """
 
     def __init__(
-        self, dataset: Any, rules: FetchRules, batches: Iterable[Any], *, hang_seconds: float, caps: ErrorCaps  # noqa: ANN401
+        self, dataset: Any, rules: FetchRules, order: TaskOrder, *, hang_seconds: float, caps: ErrorCaps  # noqa: ANN401
     ) -> None:
         self.dataset, self.rules, self.hang_seconds, self.caps = dataset, rules, hang_seconds, caps
-        self.order = TaskOrder(batches)
+        self.order = order
         self._inner: TorchDataLoader[Any] | None = None
         self._options: InnerOptions | None = None
         self._doing: torch.Tensor | None = None
@@ -226,9 +227,13 @@ class EpochIterator:
         self._engine, self._inner, self._options = engine, inner, options
         self._early: dict[int, tuple[Any, list[Failure]]] = {}
         """Batches that came before their turn."""
-        self._next = engine.order.first
+        self._next = 0
         self.delivered = 0
         """Batches handed out."""
+        self.delivered_samples = 0
+        """Indices in them, those of left-out samples counted."""
+        self.indices: Any = ()
+        """Of the batch that was handed out last, as the sampler gave them."""
         self.faults = FaultCounter(engine.caps) if engine.rules.on_error != "raise" else None
         self._watch = _Watchman(self) if options.num_workers and engine.hang_seconds > 0 else None
 
@@ -258,6 +263,7 @@ class EpochIterator:
         if isinstance(data, Failure):
             raise self._raised(data)
         self.delivered += 1
+        self.delivered_samples += len(self.indices) if self._engine.rules.batched else 1
         return data
 
     def _take(self) -> tuple[Any, list[Failure]]:
@@ -266,7 +272,7 @@ class EpochIterator:
             if number < 0:
                 continue
             self._early[number] = (data, failures)
-        indices = self._engine.order.pending.pop(self._next)
+        indices = self.indices = self._engine.order.pending.pop(self._next)
         found = self._early.pop(self._next)
         if self.faults is not None:
             names = [f"{self._engine.name(failure.index)}: {failure.kind}: {failure.message}" for failure in found[1]]

@@ -1,19 +1,36 @@
 """fastfeed.DataLoader: torch's DataLoader with one import changed."""
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, IterableDataset, Sampler
-from torch.utils.data.distributed import DistributedSampler
 
 from fastfeed.errors import UsageError
-from fastfeed.feed.engine import Engine, EpochIterator, InnerOptions
+from fastfeed.feed.engine import Engine, EpochIterator, InnerOptions, TaskOrder
 from fastfeed.feed.faults import ErrorCaps, Replacement, prove_policy
 from fastfeed.feed.fetch import FetchRules
+from fastfeed.feed.generators import stored_generators
+from fastfeed.feed.order import FeedSampler, OrderSampler
+from fastfeed.feed.ranks import Distributed
 
+_STATE_VERSION = 1
+_HAS_IN_ORDER = "in_order" in TorchDataLoader.__init__.__annotations__
+
+
+class Indexed(NamedTuple):
+    """A batch with what it is made of: what a loader with_index gives."""
+
+    batch: Any
+    index: torch.Tensor
+    """Positions in the dataset; int64, shape (samples,). With on_error skip or replace those that were asked for."""
+    key: list[Any] | None
+    """Keys of the samples, where the dataset knows them."""
+    valid: torch.Tensor
+    """False for a sample that is padding (distributed="exact"); bool, shape (samples,)."""
 
 
 class DataLoader(TorchDataLoader[Any]):
@@ -33,7 +50,7 @@ class DataLoader(TorchDataLoader[Any]):
         num_workers: Processes; left out, it is decided. 0 is 0.
         collate_fn: From a list of samples to a batch.
         pin_memory: Copy batches into pinned memory; left out, it is decided.
-        drop_last: Leave out the last batch if it is not full.
+        drop_last: Leave out the last batch if it is not full; with distributed also what does not go round the ranks.
         timeout: Seconds after which a missing batch is an error; 0 waits.
         worker_init_fn: Called in each worker with its number.
         multiprocessing_context: A start method or context.
@@ -42,11 +59,16 @@ class DataLoader(TorchDataLoader[Any]):
         persistent_workers: Keep workers between epochs; left out, it is decided for our own datasets.
         pin_memory_device: As torch's.
         in_order: False hands batches out as they come.
-        seed: Fixes order and random numbers of all epochs; sample mode.
+        seed: Fixes order and random numbers of all epochs; sample mode, and resumable.
         rng: "torch" or "sample": which mode; left out, it follows from num_workers and seed.
+        distributed: True gives each rank of torch.distributed its part; "exact" as well, each sample counting once (see
+            valid); a process group, or (rank, world); False says that every rank shall read everything. Left out, nothing
+            is sharded, as in torch, with a warning where there are several ranks.
+        shuffle_mode: "full", or "block": sequential reading for disks and network file systems (feed/block.py).
         on_error: "raise" (default), "skip" or "replace": what a sample does that cannot be fetched.
         force_on_error: Let on_error skip or replace also where nothing is shuffled.
         error_caps: How many faults on_error tolerates.
+        with_index: Give Indexed instead of bare batches.
         hang_seconds: After how long without a batch a worker's stack is logged; 0 never does.
 
     Raises:
@@ -75,9 +97,12 @@ class DataLoader(TorchDataLoader[Any]):
         in_order: bool = True,
         seed: int | None = None,
         rng: str | None = None,
+        distributed: Distributed = None,
+        shuffle_mode: str = "full",
         on_error: str = "raise",
         force_on_error: bool = False,
         error_caps: ErrorCaps | None = None,
+        with_index: bool = False,
         hang_seconds: float = 30.0,
     ) -> None:
         if rng not in {None, "torch", "sample"}:
@@ -85,39 +110,78 @@ class DataLoader(TorchDataLoader[Any]):
             raise UsageError(msg, got=repr(rng))
         prove_policy(on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error)
         self.rng = rng or ("sample" if num_workers is None or seed is not None else "torch")
-        self.seed, self.hang_seconds = seed, hang_seconds
+        self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
+        self.with_index, self.hang_seconds = with_index, hang_seconds
+        ours = self._order_of(dataset, shuffle=bool(shuffle), drop_last=drop_last, given=(sampler, batch_sampler))
         workers = 0 if num_workers is None else num_workers
-        extra: dict[str, Any] = {"in_order": in_order} if "in_order" in TorchDataLoader.__init__.__annotations__ else {}
+        extra: dict[str, Any] = {"in_order": in_order} if _HAS_IN_ORDER else {}
         super().__init__(
-            dataset, batch_size, shuffle, sampler, batch_sampler, workers, collate_fn, bool(pin_memory), drop_last, timeout,
-            worker_init_fn, multiprocessing_context, generator, prefetch_factor=prefetch_factor,
-            persistent_workers=bool(persistent_workers), pin_memory_device=pin_memory_device, **extra,
+            dataset, batch_size, None if ours is not None else shuffle, ours if ours is not None else sampler, batch_sampler,
+            workers, collate_fn, bool(pin_memory), drop_last, timeout, worker_init_fn, multiprocessing_context, generator,
+            prefetch_factor=prefetch_factor, persistent_workers=bool(persistent_workers),
+            pin_memory_device=pin_memory_device, **extra,
         )  # fmt: skip
-        if not extra:
+        if not _HAS_IN_ORDER:
             self.in_order = in_order
-        self.epoch = -1
-        """The epoch that is being read; -1 before the first."""
+        self._epoch = -1
         self._engine: Engine | None = None
+        self._pass: EpochIterator | None = None
+        self._told = False
 
+    def _order_of(self, dataset: Any, *, shuffle: bool, drop_last: bool, given: tuple[Any, Any]) -> OrderSampler | None:  # noqa: ANN401
+        """Our sampler, where something was asked for that only it can do."""
+        wanted = [
+            f"{name}={value!r}"
+            for name, value, default in (
+                ("seed", self.seed, None), ("distributed", self.distributed, None), ("shuffle_mode", self.shuffle_mode, "full"),
+            )
+            if value is not default and value != default
+        ]  # fmt: skip
+        if not wanted:
+            return None
+        if isinstance(dataset, IterableDataset) or given != (None, None):
+            if wanted == [f"seed={self.seed!r}"] and not isinstance(dataset, IterableDataset):
+                return None  # a sampler of one's own with sample mode's random numbers
+            what = "an IterableDataset" if isinstance(dataset, IterableDataset) else "a sampler or batch_sampler of one's own"
+            msg = f"{', '.join(wanted)} needs the loader's own order, and {what} has another"
+            raise UsageError(msg, hint="Leave sampler and batch_sampler out, or leave these out.")
+        if self.shuffle_mode not in {"full", "block"}:
+            msg = "shuffle_mode is 'full' or 'block'"
+            raise UsageError(msg, got=repr(self.shuffle_mode))
+        if self.shuffle_mode == "block" and not shuffle:
+            msg = "shuffle_mode='block' says how to shuffle, and shuffle is not asked for"
+            raise UsageError(msg, expected="shuffle=True", got="shuffle=False")
+        labels = getattr(dataset, "targets", None) if self.shuffle_mode == "block" else None
+        options: dict[str, Any] = {"shuffle": shuffle, "seed": self.seed or 0, "mode": self.shuffle_mode, "labels": labels}
+        if self.distributed is None:
+            return OrderSampler(dataset, **options)
+        exact = self.distributed == "exact"
+        return FeedSampler(dataset, distributed=self.distributed, drop_last=drop_last and not exact, **options)
+
+    # ------------------------------------------------------------------------------------------------ epochs
     def __iter__(self) -> Any:  # noqa: ANN401 - torch's iterator, or ours
         """Begin an epoch."""
         if isinstance(self.dataset, IterableDataset):
             return super().__iter__()
-        self.epoch += 1
+        if not self._told:
+            self._told = True
+            self._tell()
+        self._epoch += 1
         if self._engine is None:
             self._engine = self._new_engine()
         engine, generator = self._engine, self.generator
-        engine.order.epoch = self.epoch
         if self.rng == "sample":
-            base = self.seed if self.seed is not None else _drawn(self.generator)
+            base = self.seed if self.seed is not None else 0 if self._own is not None else _drawn(self.generator)
             engine.order.base, generator = base, torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF)
         options = InnerOptions(
             num_workers=self.num_workers, prefetch_factor=self.prefetch_factor, pin_memory=self.pin_memory,
             timeout=self.timeout, worker_init_fn=self.worker_init_fn, multiprocessing_context=self.multiprocessing_context,
-            persistent_workers=self.persistent_workers, in_order=self.in_order and self.rng == "torch", pin_memory_device=self.pin_memory_device,
+            persistent_workers=self.persistent_workers, in_order=self.in_order and self.rng == "torch",
+            pin_memory_device=self.pin_memory_device,
         )  # fmt: skip
-        return engine.epoch(options, generator)
+        self._pass = engine.epoch(options, generator)
+        return self._indexed(self._pass) if self.with_index else self._pass
 
     def _new_engine(self) -> Engine:
         size = len(self.dataset) if self.on_error == "replace" else 0  # type: ignore[arg-type]
@@ -125,13 +189,97 @@ class DataLoader(TorchDataLoader[Any]):
             batched=self._auto_collation, collate=self.collate_fn, on_error=self.on_error,
             replace=Replacement(size, self.seed or 0) if size else None,
         )  # fmt: skip
-        caps = self.error_caps or ErrorCaps()
-        return Engine(self.dataset, rules, self._index_sampler, hang_seconds=self.hang_seconds, caps=caps)
+        order = TaskOrder(self._index_sampler, lambda: self.epoch)
+        return Engine(self.dataset, rules, order, hang_seconds=self.hang_seconds, caps=self.error_caps or ErrorCaps())
+
+    @property
+    def _own(self) -> OrderSampler | None:
+        return self.sampler if isinstance(self.sampler, OrderSampler) else None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is being read, or was read last; -1 before the first."""
+        own = self._own
+        return self._epoch if own is None else own.share.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration is this epoch; without a call, each is the next one."""
+        self._epoch = epoch - 1
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(epoch)
+
+    def _tell(self) -> None:
+        """Warnings about what the first epoch begins with, once."""
+        ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+        if ranks > 1 and self.distributed is None and type(self.sampler).__module__ == "torch.utils.data.sampler":
+            warnings.warn(
+                f"torch.distributed has {ranks} ranks, and each of them will read every sample: distributed=True gives each its "
+                "part, distributed=False says that it is meant.",
+                stacklevel=3,
+            )
+        found = stored_generators(self.dataset) if self.num_workers > 0 else []
+        if found:
+            warnings.warn(
+                f"the dataset keeps random generators of its own ({', '.join(found[:3])}): each worker has a copy that gives the "
+                "same numbers, and each epoch begins with the same state. Draw from numpy.random, torch or random instead: they "
+                "are seeded for each worker" + (" and each sample." if self.rng == "sample" else "."),
+                stacklevel=3,
+            )
+
+    # ------------------------------------------------------------------------------------------------ index and validity
+    @property
+    def valid(self) -> torch.Tensor:
+        """Which samples of the batch that was handed out last are no padding; bool, shape (samples,). See distributed."""
+        if self._pass is None or self._own is None:
+            msg = "valid is of the last batch of a loader with an order of its own (seed= or distributed=)"
+            raise UsageError(msg)
+        stop = self._pass.delivered_samples
+        return torch.from_numpy(self._own.share.valid(stop - _count(self._pass.indices), stop))
+
+    def _indexed(self, batches: EpochIterator) -> Iterator[Indexed]:
+        identity = getattr(self.dataset, "identity", None)
+        for batch in batches:
+            indices = list(batches.indices) if self._auto_collation else [batches.indices]
+            keys = None if identity is None else [identity(index).key for index in indices]
+            valid = self.valid if self._own is not None else torch.ones(len(indices), dtype=torch.bool)
+            yield Indexed(batch, torch.tensor(indices, dtype=torch.int64), keys, valid)
+
+    # ------------------------------------------------------------------------------------------------ resumption
+    def state_dict(self) -> dict[str, Any]:
+        """Where the epoch is, by the batches that were handed out: a few numbers, the same on every rank.
+
+        Raises:
+            UsageError: The loader has no order of its own.
+        """
+        own = self._resumable()
+        handed_out = 0 if self._pass is None else self._pass.delivered_samples
+        return {"version": _STATE_VERSION, "order": dict(own.state(handed_out))}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """The next iteration goes on behind the last batch that was handed out; workers and ranks may be others by then.
+
+        Raises:
+            UsageError: The loader has no order of its own, or the state is of another one.
+        """
+        own = self._resumable()
+        if state_dict.get("version") != _STATE_VERSION or not isinstance(state_dict.get("order"), Mapping):
+            msg = "this is no state of a fastfeed.DataLoader"
+            raise UsageError(msg, expected=f"version {_STATE_VERSION}", got=repr(state_dict.get("version")))
+        own.load(state_dict["order"])
+        self._pass = None
+
+    def _resumable(self) -> OrderSampler:
+        own = self._own
+        if own is None:
+            msg = "only an order of the loader's own can be gone on with"
+            raise UsageError(msg, hint="Give seed= (or distributed=), and no sampler or batch_sampler.")
+        return own
+
+
+def _count(indices: Any) -> int:  # noqa: ANN401 - any index
+    return len(indices) if isinstance(indices, Sequence) else 1
 
 
 def _drawn(generator: torch.Generator | None) -> int:
     """A base seed, drawn as torch's loader draws one."""
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
-
-
-__all__ = ["DataLoader", "DistributedSampler", "EpochIterator", "warnings"]
