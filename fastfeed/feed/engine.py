@@ -216,6 +216,17 @@ def _has_in_order() -> bool:
     return "in_order" in TorchDataLoader.__init__.__annotations__ or hasattr(TorchDataLoader, "in_order")
 
 
+@dataclass(slots=True)
+class Handed:
+    """What one pass has handed out. It outlives the pass, whose end ends the workers."""
+
+    batches: int = 0
+    samples: int = 0
+    """Indices in the batches, those of left-out samples counted."""
+    indices: Any = ()
+    """Of the last batch, as the sampler gave them."""
+
+
 class _WorkerFailed(RuntimeError):
     """A worker's end, told with its samples."""
 
@@ -228,12 +239,7 @@ class EpochIterator:
         self._early: dict[int, tuple[Any, list[Failure]]] = {}
         """Batches that came before their turn."""
         self._next = 0
-        self.delivered = 0
-        """Batches handed out."""
-        self.delivered_samples = 0
-        """Indices in them, those of left-out samples counted."""
-        self.indices: Any = ()
-        """Of the batch that was handed out last, as the sampler gave them."""
+        self.handed = Handed()
         self.faults = FaultCounter(engine.caps) if engine.rules.on_error != "raise" else None
         self._watch = _Watchman(self) if options.num_workers and engine.hang_seconds > 0 else None
 
@@ -262,8 +268,8 @@ class EpochIterator:
             LOG.warning("%s", self._told(failure))
         if isinstance(data, Failure):
             raise self._raised(data)
-        self.delivered += 1
-        self.delivered_samples += len(self.indices) if self._engine.rules.batched else 1
+        self.handed.batches += 1
+        self.handed.samples += len(self.handed.indices) if self._engine.rules.batched else 1
         return data
 
     def _take(self) -> tuple[Any, list[Failure]]:
@@ -272,7 +278,7 @@ class EpochIterator:
             if number < 0:
                 continue
             self._early[number] = (data, failures)
-        indices = self.indices = self._engine.order.pending.pop(self._next)
+        indices = self.handed.indices = self._engine.order.pending.pop(self._next)
         found = self._early.pop(self._next)
         if self.faults is not None:
             names = [f"{self._engine.name(failure.index)}: {failure.kind}: {failure.message}" for failure in found[1]]

@@ -1,6 +1,7 @@
 """fastfeed.DataLoader: torch's DataLoader with one import changed."""
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from fastfeed.errors import UsageError
-from fastfeed.feed.engine import Engine, EpochIterator, InnerOptions, TaskOrder
+from fastfeed.feed.engine import Engine, EpochIterator, Handed, InnerOptions, TaskOrder
 from fastfeed.feed.faults import ErrorCaps, Replacement, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.generators import stored_generators
@@ -126,7 +127,7 @@ class DataLoader(TorchDataLoader[Any]):
             self.in_order = in_order
         self._epoch = -1
         self._engine: Engine | None = None
-        self._pass: EpochIterator | None = None
+        self._handed = Handed()
         self._told = False
 
     def _order_of(self, dataset: Any, *, shuffle: bool, drop_last: bool, given: tuple[Any, Any]) -> OrderSampler | None:  # noqa: ANN401
@@ -180,8 +181,9 @@ class DataLoader(TorchDataLoader[Any]):
             persistent_workers=self.persistent_workers, in_order=self.in_order and self.rng == "torch",
             pin_memory_device=self.pin_memory_device,
         )  # fmt: skip
-        self._pass = engine.epoch(options, generator)
-        return self._indexed(self._pass) if self.with_index else self._pass
+        begun = engine.epoch(options, generator)
+        self._handed = begun.handed  # not the pass itself: when its user drops it, its workers shall end
+        return self._indexed(begun) if self.with_index else begun
 
     def _new_engine(self) -> Engine:
         size = len(self.dataset) if self.on_error == "replace" else 0  # type: ignore[arg-type]
@@ -189,7 +191,8 @@ class DataLoader(TorchDataLoader[Any]):
             batched=self._auto_collation, collate=self.collate_fn, on_error=self.on_error,
             replace=Replacement(size, self.seed or 0) if size else None,
         )  # fmt: skip
-        order = TaskOrder(self._index_sampler, lambda: self.epoch)
+        loader = weakref.ref(self)
+        order = TaskOrder(self._index_sampler, lambda: -1 if (found := loader()) is None else found.epoch)
         return Engine(self.dataset, rules, order, hang_seconds=self.hang_seconds, caps=self.error_caps or ErrorCaps())
 
     @property
@@ -230,16 +233,16 @@ class DataLoader(TorchDataLoader[Any]):
     @property
     def valid(self) -> torch.Tensor:
         """Which samples of the batch that was handed out last are no padding; bool, shape (samples,). See distributed."""
-        if self._pass is None or self._own is None:
+        if self._own is None or not self._handed.batches:
             msg = "valid is of the last batch of a loader with an order of its own (seed= or distributed=)"
             raise UsageError(msg)
-        stop = self._pass.delivered_samples
-        return torch.from_numpy(self._own.share.valid(stop - _count(self._pass.indices), stop))
+        stop = self._handed.samples
+        return torch.from_numpy(self._own.share.valid(stop - _count(self._handed.indices), stop))
 
     def _indexed(self, batches: EpochIterator) -> Iterator[Indexed]:
         identity = getattr(self.dataset, "identity", None)
         for batch in batches:
-            indices = list(batches.indices) if self._auto_collation else [batches.indices]
+            indices = list(batches.handed.indices) if self._auto_collation else [batches.handed.indices]
             keys = None if identity is None else [identity(index).key for index in indices]
             valid = self.valid if self._own is not None else torch.ones(len(indices), dtype=torch.bool)
             yield Indexed(batch, torch.tensor(indices, dtype=torch.int64), keys, valid)
@@ -252,8 +255,7 @@ class DataLoader(TorchDataLoader[Any]):
             UsageError: The loader has no order of its own.
         """
         own = self._resumable()
-        handed_out = 0 if self._pass is None else self._pass.delivered_samples
-        return {"version": _STATE_VERSION, "order": dict(own.state(handed_out))}
+        return {"version": _STATE_VERSION, "order": dict(own.state(self._handed.samples))}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """The next iteration goes on behind the last batch that was handed out; workers and ranks may be others by then.
@@ -266,7 +268,7 @@ class DataLoader(TorchDataLoader[Any]):
             msg = "this is no state of a fastfeed.DataLoader"
             raise UsageError(msg, expected=f"version {_STATE_VERSION}", got=repr(state_dict.get("version")))
         own.load(state_dict["order"])
-        self._pass = None
+        self._handed = Handed()
 
     def _resumable(self) -> OrderSampler:
         own = self._own
