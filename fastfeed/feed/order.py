@@ -197,7 +197,7 @@ class OrderSampler(Sampler[int]):
         self._begun = None
 
 
-class FeedSampler(OrderSampler, DistributedSampler[int]):  # type: ignore[override] - seed and shuffle are fixed
+class FeedSampler(OrderSampler, DistributedSampler[int]):  # type: ignore[override]  # seed and shuffle are fixed
     """Gives each rank its part of an order, without a word from the framework around it.
 
     A real DistributedSampler, so Lightning leaves it in its place and calls set_epoch. Rank and world are asked for at
