@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
     )
     from fastfeed.feed.dataset import PackedDataset, open
     from fastfeed.packer.job import PackResult, pack
+    from fastfeed.packer.sidecars import SidecarsResult, write_sidecars
     from fastfeed.packer.unpack import UnpackResult, unpack
     from fastfeed.packer.verify import VerifyResult, verify
 
@@ -32,6 +33,7 @@ _HOMES = {
     "InfoResult": "archive.summary",
     "PackResult": "packer.job",
     "PackedDataset": "feed.dataset",
+    "SidecarsResult": "packer.sidecars",
     "SourceError": "errors",
     "UnpackResult": "packer.unpack",
     "UsageError": "errors",
@@ -42,6 +44,7 @@ _HOMES = {
     "pack": "packer.job",
     "unpack": "packer.unpack",
     "verify": "packer.verify",
+    "write_sidecars": "packer.sidecars",
 }
 
 __all__ = [
@@ -52,6 +55,7 @@ __all__ = [
     "InfoResult",
     "PackResult",
     "PackedDataset",
+    "SidecarsResult",
     "SourceError",
     "UnpackResult",
     "UsageError",
@@ -63,6 +67,7 @@ __all__ = [
     "pack",
     "unpack",
     "verify",
+    "write_sidecars",
 ]
 
 

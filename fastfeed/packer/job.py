@@ -4,13 +4,14 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Unpack
 
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.manifest import FOLDER, LEFT_OUT, WRITER, Manifest
 from fastfeed.archive.regular import open_regular
+from fastfeed.archive.sidecars import prove_readers
 from fastfeed.config import PackConfig, PackOptions, pack_config
 from fastfeed.disk import disk_error, prove_utf8
 from fastfeed.errors import (
@@ -23,6 +24,7 @@ from fastfeed.machine import free_bytes
 from fastfeed.packer.compare import compare_job, compare_published, published, standing
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
+from fastfeed.packer.sidecars import SidecarsResult, write_sidecars
 from fastfeed.packer.writing import Job, Writing, worker_count
 from fastfeed.sample import SkipList
 from fastfeed.source.scan import LeftOut, Listing, scan
@@ -75,6 +77,8 @@ class PackResult:
     dry_run: bool
     needs_bytes: int
     free_bytes: int
+    sidecars: SidecarsResult | None = None
+    """Files for other readers; None where none were asked for."""
     seconds: float
 
 
@@ -87,6 +91,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     overwrite: bool = False,
     dry_run: bool = False,
     trust_scan: bool = False,
+    readers: Sequence[str] = (),
     progress: Progress = QUIET,
     on_plan: Callable[["PackResult"], None] | None = None,
     **options: Unpack[PackOptions],
@@ -101,6 +106,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         overwrite: Replace what an earlier pack wrote there.
         dry_run: Only plan.
         trust_scan: Continue with the kept scan and do not walk the source again; each file is still checked when read.
+        readers: Other readers (dali, energon, hf, wids) whose index files are written as well, as write_sidecars() does.
         progress: Hears how far it is.
         on_plan: Called with the plan (a record with dry_run set) before the first byte is written.
         **options: Fields of fastfeed.config.PackConfig: shard_bytes (a number, or a text such as "256MiB"), shards,
@@ -114,6 +120,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     """
     began = time.monotonic()
     config = pack_config(options)
+    prove_readers(readers)
     if workers is not None and workers < 1:
         msg = "workers counts from 1"
         raise UsageError(msg, got=workers)
@@ -128,17 +135,26 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
     done = None if overwrite or os.path.isdir(os.path.join(target, FOLDER, "job")) else published(job)
     if done is not None:  # without a lock: a finished pack may lie on a disk that cannot be written
-        return _already(job, done, scan(root, progress, hidden=config.hidden), began)
+        return _with_sidecars(_already(job, done, scan(root, progress, hidden=config.hidden), began), readers, progress)
     journal = Journal(target)
     try:
         result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
-        return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
+        result = replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
+        return _with_sidecars(result, readers, progress)
     except BrokenPipeError:
         raise  # who listened to on_plan has gone: that is no fault of the destination
     except OSError as error:
         raise disk_error(f"{error.filename or target}: {error.strerror}", error.errno, target) from error
     finally:
         journal.close()
+
+
+def _with_sidecars(result: PackResult, readers: Sequence[str], progress: Progress) -> PackResult:
+    """Last of all, for a dataset that is whole: a rerun after a kill in between finds it finished, and comes here again."""
+    if not readers:
+        return result
+    found = write_sidecars(result.destination, readers, progress=progress)
+    return replace(result, sidecars=found, seconds=result.seconds + found.seconds)
 
 
 def _refuse_overlap(source: str, destination: str) -> None:
