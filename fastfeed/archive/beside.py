@@ -130,5 +130,11 @@ def prove_plain(archive: Archive) -> None:
         UsageError: The shards are compressed.
     """
     if getattr(archive.manifest, "compression", None):
-        msg = "the shards are compressed, and no other reader opens such shards at random"
-        raise UsageError(msg, path=archive.path, hint="Unpack them to plain tar first, or pack without compression.")
+        raise compressed(archive.path)
+
+
+def compressed(path: str | None = None) -> UsageError:
+    """The error for compressed shards."""
+    msg = "the shards are compressed, and no other reader opens such shards at random"
+    hint = "Unpack them to plain tar first, or pack without compression."
+    return UsageError(msg, path=path, hint=hint) if path is not None else UsageError(msg, hint=hint)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from fastfeed.archive import energon, readers
-from fastfeed.archive.beside import Rows, Sidecar, prove_plain
+from fastfeed.archive.beside import Rows, Sidecar, compressed, prove_plain
 from fastfeed.archive.dataset import Archive, read_record
 from fastfeed.archive.manifest import FOLDER, VERSION, Group, canonical
 from fastfeed.archive.regular import open_regular
@@ -77,12 +77,18 @@ class Place:
         ]  # fmt: skip
 
 
-def prove_readers(names: Sequence[str]) -> list[str]:
+def prove_readers(names: Sequence[str], *, compression: object = None) -> list[str]:
     """Names of readers, in order, each once; datasets' card comes with those whose files would mislead it.
 
+    Args:
+        names: Of READERS.
+        compression: Of the shards to come: other readers take none.
+
     Raises:
-        UsageError: There is no such reader.
+        UsageError: There is no such reader, or none for such shards.
     """
+    if names and compression:
+        raise compressed()
     unknown = sorted(set(names) - set(READERS))
     if unknown or isinstance(names, str):
         msg = f"sidecars are known for {', '.join(READERS)}"

@@ -120,7 +120,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     """
     began = time.monotonic()
     config = pack_config(options)
-    prove_readers(readers)
+    prove_readers(readers, compression=getattr(config, "compression", None))
     if workers is not None and workers < 1:
         msg = "workers counts from 1"
         raise UsageError(msg, got=workers)

@@ -98,12 +98,12 @@ class _Work:
         self.todo: list[Sidecar] = []
         self.kept: list[Sidecar] = []
         self.notes: list[str] = []
-        self._ours, stale = self._before()
-        wanted = place.wanted({*names, *(one.reader for one in self._ours.values() if stale)})
+        self._ours, self._stale = self._before()
+        wanted = place.wanted({*names, *(one.reader for one in self._ours.values() if self._stale)})
         for sidecar in wanted:
             (self.todo if self._must_write(sidecar) else self.kept).append(sidecar)
         right = {sidecar.file for sidecar in wanted}
-        self._gone = sorted(file for file, one in self._ours.items() if stale and file not in right and not one.editable)
+        self._gone = sorted(file for file, one in self._ours.items() if self._stale and file not in right and not one.editable)
 
     def _before(self) -> tuple[dict[str, Written], bool]:
         """What an earlier call wrote here, and whether it was for another dataset."""
@@ -129,7 +129,7 @@ class _Work:
         except OSError as error:
             problem, ours = f"it cannot be read: {error.strerror}", before is not None and not sidecar.editable
         if problem is None or ours or self._overwrite:
-            return problem is not None
+            return problem is not None or (ours and self._stale)  # a uuid, say, is right in any form, but not an old one
         if sidecar.editable:
             self.notes.append(f"{sidecar.file} is there and left as it is ({_what_then(sidecar.file)})")
             return False
