@@ -199,9 +199,12 @@ def _other_rows(parts: Sequence[Rows], path: str) -> str | None:
                 for at, (got, want) in enumerate(zip_longest(base.execute(query), right(parts))):
                     if got != want:
                         return f"row {at} of its table {table} differs: expected {want}, got {got}"
+            (told,) = base.execute(
+                "PRAGMA integrity_check(1)"
+            ).fetchone()  # indexes that lead elsewhere, pages that nobody owns
     except sqlite3.Error as error:
         return f"it is no database that SQLite reads: {error}"
-    return None
+    return None if told == "ok" else f"SQLite says of it: {told}"
 
 
 def _shards(parts: Sequence[Rows]) -> Iterator[tuple[int, ShardRows]]:

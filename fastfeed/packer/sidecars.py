@@ -293,7 +293,7 @@ def _problem(one: Written, right: Sidecar | None, path: str) -> str | None:
 
 
 def _again(readers: str, path: str) -> str:
-    return f"Run fastfeed index {path} --for {readers}: it writes it anew; the shards are not touched."
+    return f"Run fastfeed index {path} --for {readers}: it mends that; the shards are not touched."
 
 
 def owned(folder: str) -> tuple[list[str], list[str]]:

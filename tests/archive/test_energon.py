@@ -106,6 +106,19 @@ def test_what_is_no_database(dataset: Path, tmp_path: Path):
     assert sidecar.difference(str(tmp_path / "x")) is None  # not every byte is a row: the record's sha256 sees it (S3)
 
 
+def test_a_database_whose_index_leads_elsewhere(tmp_path: Path):
+    packed(make_captioned(tmp_path / "src", 300), tmp_path / "set")
+    parts = {"": Rows(Archive(str(tmp_path / "set")))}
+    (sidecar,) = [one for one in metadata(parts, "d") if one.file.endswith("sqlite")]
+    path = files(parts, tmp_path)["index.sqlite"]
+    base = sqlite3.connect(path)
+    (page,) = base.execute("SELECT rootpage FROM sqlite_master WHERE name = 'idx_sample_parts_full'").fetchone()
+    (size,) = base.execute("PRAGMA page_size").fetchone()
+    base.close()
+    flip_bit(path, page * size - 3)
+    assert "SQLite says of it" in (sidecar.difference(str(path)) or "")
+
+
 def test_odd_paths_are_no_uri(dataset: Path, tmp_path: Path):
     (sidecar,) = [one for one in metadata({"": Rows(Archive(str(dataset)))}, "d") if one.file.endswith("sqlite")]
     folder = tmp_path / "a?mode=rwc#50%25\udcff"

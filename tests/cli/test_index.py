@@ -78,6 +78,6 @@ def test_a_damaged_one_is_told_with_what_to_do(dataset: Path):
     done("index", dataset, "--for", "dali")
     (dataset / "photos-000000.idx").unlink()
     text = " ".join(done("verify", dataset, code=5).split())
-    assert f"Run fastfeed index {dataset} --for dali: it writes it anew" in text
+    assert f"Run fastfeed index {dataset} --for dali: it mends that" in text
     done("index", dataset, "--for", "dali")
     assert "is whole" in done("verify", dataset)

@@ -225,7 +225,7 @@ def test_s3_any_flipped_bit_and_any_loss_is_found_and_mended(dataset: Path, name
     path.unlink()
     assert f"the sidecar {name} cannot be read: No such file" in texts(dataset)
     reader = {".idx": "dali", "json": "wids"}.get(name[-4:]) if ".tar" not in name and ".nv" not in name else "energon"
-    assert f"--for {reader}: it writes it anew; the shards are not touched" in " ".join(texts(dataset).split())
+    assert f"--for {reader}: it mends that; the shards are not touched" in " ".join(texts(dataset).split())
     assert fastfeed.write_sidecars(dataset, [reader or ""]).written == (str(path),)
     assert kinds(dataset) == []
     assert beside(dataset) == pristine
