@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastfeed.cli import render
-from fastfeed.cli.common import Output, Size, speaks
+from fastfeed.cli.common import READERS, Names, Output, Size, speaks
 from fastfeed.units import format_count
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ SKIPPED = 6
     help="Only the first N samples in order, so maybe of one class; with --shuffle a mix.",
 )
 @click.option("--field", "fields", multiple=True, metavar="NAME=TEMPLATE",
-              help="Of a list: where a field's files are, such as image='images/{id}.jpg', with columns in braces.")  # fmt: skip
+              help="Of a list: where a field's files are: image='images/{id}.jpg', with columns in braces.")  # fmt: skip
 @click.option("--root", type=click.Path(), help="Of a list: the folder that paths are relative to; else its own.")
 @click.option("--label", metavar="COLUMN", help="The column that holds the class.")
 @click.option("--key", metavar="COLUMN", help="The column that names the samples.")
@@ -51,10 +51,18 @@ SKIPPED = 6
               help="How decoded images and arrays of a Python dataset are stored, without loss: png or npy.")  # fmt: skip
 @click.option("--row-json/--no-row-json", "row_json", default=None,
               help="Give each sample the rest of its row as field json, or not. [default: as the source needs]")  # fmt: skip
+@click.option("--max-side", type=click.IntRange(1), metavar="N", help="Make images smaller: the longer side at most N pixels.")
+@click.option("--resize-short", type=click.IntRange(1), metavar="N", help="Make images smaller: the shorter side at most N.")
+@click.option("--quality", type=click.IntRange(1, 100), metavar="Q", help="Re-encode JPEG and WebP with this quality.")
+@click.option("--apply-exif", is_flag=True, help="Turn images as their EXIF orientation says.")
+@click.option("--only-field", "only_field", multiple=True, metavar="FIELD",
+              help="Only these image fields may change; needed beside masks, boxes, JSON.")  # fmt: skip
 @click.option("--anyway", is_flag=True, help="Pack even what is read fast as it is.")
 @click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
               help="An unreadable file: stop, or leave its sample out, record it and exit with 6.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default the usable processors. The bytes are the same.")
+@click.option("--for", "readers", type=Names(READERS), metavar="READERS",
+              help="Write index files of other readers as well: dali,energon,hf,wids.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier pack wrote there.")
 @click.option(

@@ -65,6 +65,10 @@ class RowFacts:
     """JSON: what a rerun must find equal for its shards to be continued."""
     stems: Sequence[str] | None = None
     """A path-like name a row, without extension; None: rows are numbered."""
+    keys: Sequence[str] | None = None
+    """Legal and unique keys, where the source has made them; they stand for stems."""
+    order: str = "source"
+    """How the manifest calls the order of all rows."""
     names: Sequence[str] | None = None
     """A source path a row for skip lists and messages; None: "sample N"."""
     classes: tuple[str, ...] | None = None
@@ -72,6 +76,8 @@ class RowFacts:
     """Labels are whole numbers that stand for themselves: the class map is "0" up to the largest, known at the end."""
     columns: Sequence[str] | None = None
     """Names of the typed columns, where the source knows them; None: all that the rows turn out to have."""
+    extra_columns: tuple[str, ...] = ()
+    """Typed columns that packing itself adds, whichever others are wanted."""
     failed: Mapping[int, LeftOut] = field(default_factory=dict)
     """Rows that cannot be read, known beforehand."""
     left_out: tuple[LeftOut, ...] = ()
