@@ -122,7 +122,7 @@ class Columns:
         return picked
 
     def _field(self, field: str | None) -> int:
-        names = self._archive.manifest.fields
+        names = self._archive.fields
         if field is None:
             images = [name for name in names if is_image_field(name)]
             others = [name for name in names if name != CLASS_FIELD]

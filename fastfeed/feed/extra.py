@@ -1,6 +1,6 @@
 """Side tables joined to a dataset when it is opened, without touching it: ``extra="captions-v2.parquet"``.
 
-A table's rows find their samples by a column named key, path or index (match.BY). What comes of it is written once as a
+A table's rows find their samples by a column named key, path or index (feed/match.py). What comes of it is written once as a
 column file, a sample a row, and mapped from then on: it costs each worker nothing, and what is pickled is its path. A sample
 without a row gets the missing value (archive/README.md §4.3): NaN, or the empty text.
 
@@ -27,7 +27,7 @@ from fastfeed.archive.dataset import Archive
 from fastfeed.archive.index import SAMPLE, MappedColumns
 from fastfeed.archive.usercolumn import USER, UserColumn
 from fastfeed.errors import IndexDamaged, SourceChanged, SourceError, SourceUnreadable, UsageError
-from fastfeed.feed.match import BY, by_index, chosen_column, matched
+from fastfeed.feed.match import BY, by_index, candidates, matched
 from fastfeed.feed.scratch import keep, recall
 from fastfeed.source.tables import Table, read_table
 
@@ -133,7 +133,7 @@ def _table(archive: Archive, given: Any) -> Joined:  # noqa: ANN401 - what a use
     path = os.path.abspath(os.fsdecode(given))
     name = os.path.basename(path)
     before, digest = _digest(path)
-    key = hashlib.sha256(b"\0".join([_RULES, archive.manifest.digest.encode(), digest, os.fsencode(name)])).hexdigest()
+    key = hashlib.sha256(b"\0".join([_RULES, archive.digest.encode(), digest, os.fsencode(name)])).hexdigest()
     known = recall(key, Joined.proven)
     if known is not None:
         return known
@@ -161,18 +161,11 @@ def _stamp(path: str) -> tuple[int, int]:
 
 def _joined(archive: Archive, table: Table, name: str) -> tuple[list[UserColumn], JoinReport]:
     """The table's columns, a sample a row, and what came of it."""
-    on = chosen_column(table.names, name)
-    samples = _samples(archive, table, on, name)
+    on, samples = _samples(archive, table, name)
     rows = np.full(len(archive), -1, dtype=np.int64)
     hits = np.flatnonzero(samples >= 0)
     rows[samples[hits]] = hits
-    misses = np.flatnonzero(samples < 0)
-    first = [f"{table.where(row)}: {table.cells(on)[row]!r}" for row in misses[:_SHOWN].tolist()]
-    if len(table) and not len(hits):
-        example = archive.key(0) if BY[on] == "key" else os.fsdecode(archive.source(0) or b"")
-        msg = f"no row of {name} names a sample of this dataset by its column {on!r}"
-        expected = f"positions below {len(archive)}" if BY[on] == "index" else f"a {BY[on]} such as {example!r}"
-        raise UsageError(msg, path=table.path, expected=expected, got=", ".join(first))
+    first = _first_misses(table, on, samples)
     found, notes = [], list(table.notes)
     for column in table.names:
         if column == on:
@@ -189,16 +182,37 @@ def _joined(archive: Archive, table: Table, name: str) -> tuple[list[UserColumn]
     return found, report
 
 
-def _samples(archive: Archive, table: Table, on: str, name: str) -> NDArray[np.int64]:
-    """The sample of each row, -1 for none.
+def _samples(archive: Archive, table: Table, name: str) -> tuple[str, NDArray[np.int64]]:
+    """The column that says which sample a row is of, and the sample of each row, -1 for none.
 
     Raises:
+        UsageError: No row names a sample.
         SourceError: Two rows name one sample.
     """
-    if BY[on] == "index":
-        samples = by_index(table.typed(on), len(archive), name)
-    else:
-        samples = matched(archive, BY[on], [os.fsencode(value) for value in table.cells(on)])
+    tried = []
+    for on in candidates(table.names, name):
+        if BY[on] == "index":
+            samples = by_index(table.typed(on), len(archive), name)
+        else:
+            samples = matched(archive, BY[on], [os.fsencode(value) for value in table.cells(on)])
+        if not len(table) or bool((samples >= 0).any()):
+            _prove_single(archive, table, samples, name)
+            return on, samples
+        tried.append(f"column {on!r} has {', '.join(_first_misses(table, on, samples))}")
+    example = {"key": repr(archive.key(0)), "source": repr(os.fsdecode(archive.source(0) or b"")),
+               "index": f"a number below {len(archive)}"}  # fmt: skip
+    wanted = dict.fromkeys(f"{BY[on]} such as {example[BY[on]]}" for on in candidates(table.names, name))
+    msg = f"no row of {name} names a sample of this dataset"
+    raise UsageError(msg, path=table.path, expected=" or ".join(wanted), got="; ".join(tried))
+
+
+def _first_misses(table: Table, on: str, samples: NDArray[np.int64]) -> list[str]:
+    """The first rows that name no sample: "line 7: 'x'"."""
+    cells = table.cells(on)
+    return [f"{table.where(row)}: {cells[row]!r}" for row in np.flatnonzero(samples < 0)[:_SHOWN].tolist()]
+
+
+def _prove_single(archive: Archive, table: Table, samples: NDArray[np.int64], name: str) -> None:
     order = np.argsort(samples, kind="stable")
     twice = np.flatnonzero((samples[order][1:] == samples[order][:-1]) & (samples[order][1:] >= 0))
     if len(twice):
@@ -209,7 +223,6 @@ def _samples(archive: Archive, table: Table, on: str, name: str) -> NDArray[np.i
             msg, path=table.path, sample=position, key=archive.key(position), got=f"{len(twice):,} such rows",
             hint="A side table has one row a sample: put several values into one cell, for instance as JSON.",
         )  # fmt: skip
-    return samples
 
 
 def _picked(column: UserColumn, rows: NDArray[np.int64]) -> UserColumn:
@@ -235,7 +248,7 @@ def _arrays(archive: Archive, given: Mapping[str, Any]) -> Joined:
     """Arrays as columns."""
     found = [_array(name, value, len(archive)) for name, value in given.items()]
     digest = hashlib.sha256(_RULES)
-    digest.update(archive.manifest.digest.encode())
+    digest.update(archive.digest.encode())
     for column in found:
         kind, parts = column.stored(len(archive))
         digest.update(repr((column.name, kind, [memoryview(part).nbytes for part in parts])).encode())  # type: ignore[arg-type]

@@ -13,26 +13,28 @@ from fastfeed.archive.usercolumn import UserColumn
 from fastfeed.errors import UsageError
 
 BY = {
-    "key": "key", "__key__": "key", "source": "source", "path": "source", "file_name": "source", "filename": "source",
+    "key": "key", "__key__": "key", "path": "source", "file_name": "source", "filename": "source", "source": "source",
     "index": "index",
 }  # fmt: skip
-"""Names of a table's column that says which sample -> what it holds; the first that a table has is taken."""
+"""Names of a table's column that says which sample a row is of -> what it holds."""
 
 _CHUNK_ROWS = 1 << 16
 
 
-def chosen_column(names: Sequence[str], table: str) -> str:
-    """The column of a table that says which sample a row is of.
+def candidates(names: Sequence[str], table: str) -> list[str]:
+    """The columns of a table that may say which sample a row is of; the first that names any sample is taken.
+
+    A column index is one only where there is no other: positions fit any dataset, also the wrong one.
 
     Raises:
         UsageError: There is none.
     """
-    found = next((name for name in BY if name in names), None)
-    if found is None:
+    found = [name for name in BY if name in names]
+    if not found:
         msg = f"no column of {table} says which sample a row is of"
         hint = "Name that column key (the sample's key), path (its path in the packed source) or index (its position)."
         raise UsageError(msg, expected=f"one of {', '.join(BY)}", got=", ".join(map(repr, names)), hint=hint)
-    return found
+    return [name for name in found if BY[name] != "index"] or found
 
 
 def matched(archive: Archive, what: str, wanted: Sequence[bytes]) -> NDArray[np.int64]:

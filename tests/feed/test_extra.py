@@ -94,6 +94,13 @@ def test_other_columns_that_could_name_samples_are_columns(path: Path, tmp_path:
     assert dataset.extras[0].report.by == "key"
 
 
+def test_a_column_that_is_called_source_and_means_something_else(path: Path, tmp_path: Path):
+    dataset = fastfeed.open(path, extra=table(tmp_path, "key,source,path\ns3://x,imdb,cat/001.jpg\ns3://y,imdb,dog/001.jpg\n"))
+    assert dataset.extras[0].report.by == "path (source)"
+    assert list(dataset.column("extra.source")) == ["", "imdb", "", "", "imdb", ""]
+    assert list(dataset.column("extra.key")) == ["", "s3://x", "", "", "s3://y", ""]
+
+
 def test_whole_numbers_that_float64_would_round_are_text(path: Path, tmp_path: Path):
     dataset = fastfeed.open(path, extra=table(tmp_path, f"index,id\n0,{2**60 + 1}\n1,7\n"))
     assert list(dataset.column("id")) == [str(2**60 + 1), "7", "", "", "", ""]
@@ -242,9 +249,10 @@ def test_a_read_only_home(path: Path, tmp_path: Path, monkeypatch):
     ("content", "words"),
     [
         ("id,a\n1,x\n", r"no column of table\.csv says which sample a row is of: .*got 'id', 'a'\. Name that column key"),
-        ("key,a\nx,1\ny,2\n", r"no row of table\.csv names a sample .*'key' .*'cat/000', got line 2: 'x', line 3: 'y'"),
-        ("path,a\n/data/cat/000.jpg,1\n", r"expected a source such as 'cat/000\.jpg', got line 2: '/data/cat/000\.jpg'"),
-        ("index,a\n6,1\n", r"expected positions below 6, got line 2: '6'"),
+        ("key,a\nx,1\ny,2\n", r"no row of table\.csv names a sample .*got column 'key' has line 2: 'x', line 3: 'y'"),
+        ("path,a\n/data/cat/000.jpg,1\n", r"expected source such as 'cat/000\.jpg', got column 'path' has line 2: '/data"),
+        ("index,a\n6,1\n", r"expected index such as a number below 6, got column 'index' has line 2: '6'"),
+        ("source,path,index\nx,y,0\n", r"got column 'path' has line 2: 'y'; column 'source' has line 2: 'x'"),
         ("index,a\n0.5,1\n", r"column 'index' of table\.csv holds no positions \(float64: numbers\)"),
     ],
 )  # fmt: skip

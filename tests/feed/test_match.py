@@ -16,7 +16,7 @@ from fastfeed.archive.index import SAMPLE, MappedColumns
 from fastfeed.archive.usercolumn import UserColumn
 from fastfeed.errors import UsageError
 from fastfeed.feed import match
-from fastfeed.feed.match import by_index, chosen_column, matched, places
+from fastfeed.feed.match import by_index, candidates, matched, places
 
 
 @given(st.lists(st.binary(max_size=3)), st.lists(st.binary(max_size=3)))
@@ -62,18 +62,19 @@ def test_by_position():
 
 
 @pytest.mark.parametrize(
-    ("names", "chosen"),
+    ("names", "found"),
     [
-        (["caption", "key"], "key"), (["index", "path", "key"], "key"), (["index", "file_name"], "file_name"),
-        (["path", "source"], "source"), (["index"], "index"), (["__key__", "path"], "__key__"), (["filename"], "filename"),
+        (["caption", "key"], ["key"]), (["index", "path", "key"], ["key", "path"]), (["index", "file_name"], ["file_name"]),
+        (["source", "path"], ["path", "source"]), (["index"], ["index"]), (["__key__"], ["__key__"]),
+        (["filename"], ["filename"]),
     ],
 )  # fmt: skip
-def test_the_column_that_names_samples(names: list[str], chosen: str):
-    assert chosen_column(names, "t.csv") == chosen
+def test_the_columns_that_may_name_samples(names: list[str], found: list[str]):
+    assert candidates(names, "t.csv") == found
 
 
 def test_no_column_that_names_samples():
     with pytest.raises(
         UsageError, match=r"no column of t\.csv says which sample a row is of: .*got 'id', 'caption'\. Name that column key"
     ):
-        chosen_column(["id", "caption"], "t.csv")
+        candidates(["id", "caption"], "t.csv")
