@@ -230,7 +230,7 @@ def _picked(column: UserColumn, rows: NDArray[np.int64]) -> UserColumn:
     there = rows >= 0
     name, kind, why = column.name, column.kind, column.why
     if kind == "text":
-        values = column.values
+        values = list(column.values)  # as objects for a moment: rows are looked up here and there
         return UserColumn(name, kind, [values[row] if row >= 0 else "" for row in rows.tolist()], why)
     numbers = np.frombuffer(column.values, dtype={"int64": "i8", "float64": "f8", "bool": "u1"}[kind])  # type: ignore[call-overload]
     some = numbers[rows[there]]

@@ -94,12 +94,14 @@ def places(column: Strings, wanted: Sequence[bytes]) -> NDArray[np.int64]:
     asked = np.fromiter(map(digest, wanted), dtype=np.uint64, count=len(wanted))
     at = np.searchsorted(ranked, asked)
     found = np.full(len(wanted), -1, dtype=np.int64)
-    for row in np.flatnonzero(ranked[np.minimum(at, len(ranked) - 1)] == asked).tolist() if len(ranked) else []:
-        place = int(at[row])
-        while place < len(ranked) and ranked[place] == asked[row]:
-            candidate = int(order[place])
-            if data[starts[candidate] : starts[candidate + 1]] == wanted[row]:
-                found[row] = candidate
-                break
-            place += 1  # another string of the same hash
+    hits = np.flatnonzero(ranked[np.minimum(at, len(ranked) - 1)] == asked) if len(ranked) else np.zeros(0, dtype=np.int64)
+    rows = order[at[hits]]
+    same = [
+        data[start:stop] == wanted[hit]
+        for hit, start, stop in zip(hits.tolist(), starts[rows].tolist(), starts[rows + 1].tolist(), strict=True)
+    ]
+    found[hits] = np.where(same, rows, -1)
+    for hit in hits[np.logical_not(same)].tolist():  # another string of the same hash stands first
+        run = order[at[hit] : np.searchsorted(ranked, asked[hit], side="right")].tolist()
+        found[hit] = next((row for row in run if data[starts[row] : starts[row + 1]] == wanted[hit]), -1)
     return found

@@ -69,7 +69,7 @@ def split_positions(
 
 def _alone(shares: Sequence[Fraction], keys: NDArray[np.uint64], classes: Codes) -> NDArray[np.int64]:
     """The part of each sample, class by class."""
-    order = np.lexsort((keys, classes))
+    order = _ordered(keys, classes)
     sizes, firsts = _runs(classes[order])
     parts = np.empty(len(classes), dtype=np.int64)
     behind = [Fraction(0)] * len(shares)
@@ -95,7 +95,7 @@ def _shared(size: int, shares: Sequence[Fraction], behind: list[Fraction]) -> li
 def _together(shares: Sequence[Fraction], keys: NDArray[np.uint64], classes: Codes, groups: Codes) -> NDArray[np.int64]:
     """The part of each sample, group by group."""
     numbers = np.unique(classes, return_inverse=True)[1].reshape(-1)
-    order = np.lexsort((numbers, keys, groups))
+    order = _ordered(keys, groups)
     sizes, firsts = _runs(groups[order])
     totals = np.bincount(numbers).tolist()
     lacks = [[float(share) * total for total in totals] for share in shares]
@@ -117,6 +117,16 @@ def _want(lack: list[float], totals: list[int], kinds: list[list[int]]) -> float
     for kind, count in kinds:
         total += count * lack[kind] / totals[kind]
     return total
+
+
+def _ordered(keys: NDArray[np.uint64], codes: Codes) -> NDArray[np.int64]:
+    """Places sorted by code, then by key, then by place."""
+    order = np.argsort(keys, kind="stable")
+    if not len(codes) or bool((codes == codes[0]).all()):
+        return order
+    low, high = int(codes.min()), int(codes.max())
+    small = (codes - low).astype(np.min_scalar_type(high - low)) if high - low < 1 << 63 else codes  # few bits sort fast
+    return order[np.argsort(small[order], kind="stable")]
 
 
 def _runs(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import make_captioned, pack_photos, packed, rewrite_index
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfeed.archive import columns
@@ -19,6 +19,7 @@ from fastfeed.feed import match
 from fastfeed.feed.match import by_index, candidates, matched, places
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=3)), st.lists(st.binary(max_size=3)))
 def test_places_are_those_of_the_first_equal_row(tmp_path_factory, rows: list[bytes], wanted: list[bytes]):
     path = tmp_path_factory.mktemp("places") / "c"

@@ -5,7 +5,7 @@ from multiprocessing.reduction import ForkingPickler
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfeed.errors import UsageError
@@ -23,6 +23,7 @@ strided = st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 9)).m
 )
 
 
+@settings(deadline=None)
 @given(rising | strided | strided.map(lambda rows: rows[::-1]) | st.lists(st.integers(0, 1 << 40)) | st.lists(st.just(7)))
 def test_any_selection_travels(positions: list[int]):
     selection = Selection(np.array(positions, dtype=np.int64))

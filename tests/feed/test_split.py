@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfeed.errors import UsageError
@@ -22,6 +22,7 @@ def split(shares, seed, classes, groups=None):
 
 
 # ------------------------------------------------------------------------------------------------ without groups
+@settings(deadline=None)
 @given(shares_of, st.integers(0, 2**70), st.lists(st.integers(-3, 3), min_size=1, max_size=60))
 def test_parts_are_disjoint_complete_and_stratified_within_one(shares, seed, classes):
     parts = split(shares, seed, classes)
@@ -35,12 +36,14 @@ def test_parts_are_disjoint_complete_and_stratified_within_one(shares, seed, cla
     assert split(shares, seed, classes) == parts
 
 
+@settings(deadline=None)
 @given(shares_of, st.integers(0, 1000), st.integers(1, 300))
 def test_without_classes_the_sizes_are_the_shares(shares, seed, count):
     for share, part in zip(shares, split(shares, seed, [0] * count), strict=True):
         assert abs(len(part) - count * share) < 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=60), st.permutations(range(6)), st.integers(0, 99))
 def test_what_a_class_is_called_changes_nothing(classes, names, seed):
     shares = [Fraction(7, 10), Fraction(1, 5), Fraction(1, 10)]
@@ -94,6 +97,7 @@ def by_the_words(shares, seed, classes, groups=None):
     return [sorted(part) for part in parts]
 
 
+@settings(deadline=None)
 @given(shares_of, st.integers(0, 1000), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=40))
 def test_the_rule_is_the_one_that_is_told(shares, seed, rows):
     groups, classes = [group for group, _ in rows], [number for _, number in rows]
@@ -113,6 +117,7 @@ def test_the_rule_of_version_1_is_kept_for_good():
 rows = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), min_size=1, max_size=60)
 
 
+@settings(deadline=None)
 @given(shares_of, st.integers(0, 1000), rows)
 def test_groups_are_never_divided(shares, seed, given_rows):
     groups = np.array([group for group, _ in given_rows])

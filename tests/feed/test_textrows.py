@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfeed.archive import columns
@@ -33,6 +33,7 @@ def views(values: list[str]) -> list[tuple[TextRows, list[str]]]:
     return [(whole, values), (TextRows(whole.data, whole.starts[back], whole.stops[back]), values[back])]
 
 
+@settings(deadline=None)
 @given(TEXTS, LETTERS)
 def test_searches_are_pythons(values: list[str], text: str):
     raw = text.encode()
@@ -44,6 +45,7 @@ def test_searches_are_pythons(values: list[str], text: str):
         assert rows.contains(raw).tolist() == [text in value for value in wanted]
 
 
+@settings(deadline=None)
 @given(TEXTS, LETTERS, st.sampled_from(RELATIONS))
 def test_comparisons_are_by_code_points(values: list[str], text: str, relation):
     for rows, wanted in views(values):
@@ -52,6 +54,7 @@ def test_comparisons_are_by_code_points(values: list[str], text: str, relation):
         assert rows.compared(relation, made(other)).tolist() == [relation(a, b) for a, b in zip(wanted, other, strict=True)]
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_lengths_lower_case_and_codes(values: list[str]):
     for rows, wanted in views(values):
