@@ -160,7 +160,7 @@ def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
     plan = make_plan(listing, job.config, name=os.path.basename(job.source), exclude=job.exclude, failed=failed)
     packed = sum(dataset.source_files for dataset in plan.datasets)
     known = {item.source for items in plan.left_out.values() for item in items}
-    missing = len(listing) - packed - plan.limited - sum(path in known for path in listing.paths)
+    missing = len(listing) - packed - plan.limited - (sum(path in known for path in listing.paths) if known else 0)
     if missing:
         msg = f"the plan loses {format_count(missing, 'file')}: this is a fault of fastfeed, please report it"
         raise SourceChanged(msg, path=job.source, expected=len(listing), got=len(listing) - missing)
