@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import sub
 from typing import BinaryIO
 
 from fastfeed.archive import columns, manifest
@@ -88,7 +89,7 @@ def _publish_index(home: str, plan: DatasetPlan, paths: Sequence[str], parts: Ma
     data = IndexData(
         keys=plan.keys,
         labels=plan.labels,
-        members_per_sample=(stop - start for start, stop in zip(plan.starts, plan.starts[1:], strict=False)),
+        members_per_sample=map(sub, plan.starts[1:], plan.starts),
         sources=["" if file < 0 else paths[file] for file in plan.files],
         fields=plan.member_fields,
         offsets=plan.offsets,

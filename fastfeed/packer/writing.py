@@ -16,7 +16,7 @@ from fastfeed.packer import publish
 from fastfeed.packer.crew import Crew
 from fastfeed.packer.files import FULL_HINT, disk_error, remove
 from fastfeed.packer.journal import Journal
-from fastfeed.packer.plan import DatasetPlan, PackPlan
+from fastfeed.packer.plan import DatasetPlan, PackPlan, ShardPlan
 from fastfeed.packer.record import read_record
 from fastfeed.packer.scan import Listing
 from fastfeed.packer.worker import Order
@@ -106,15 +106,10 @@ class Writing:
 
     def _order(self, dataset: DatasetPlan, number: int, at: int) -> Order:
         shard = dataset.shards[number]
-        suffixes = [f".{field}" for field in dataset.fields]
-        starts = dataset.starts[shard.first : shard.stop + 1]
-        keys = chain.from_iterable(map(repeat, dataset.keys[shard.first : shard.stop], map(sub, starts[1:], starts)))
-        fields = dataset.member_fields[shard.first_member : shard.stop_member]
-        names = [key + suffixes[field] for key, field in zip(keys, fields, strict=True)]
         files = dataset.files[shard.first_member : shard.stop_member]
         paths, mtimes_ns, labels = self.source.paths, self.listing.mtimes_ns, self._class_numbers(dataset, number)
         columns = Order.columns_of(
-            names,
+            _member_names(dataset, shard),
             [paths[file] if file >= 0 else "" for file in files],
             dataset.sizes[shard.first_member : shard.stop_member],
             array("q", [mtimes_ns[file] if file >= 0 else next(labels) for file in files]),
@@ -164,6 +159,20 @@ class Writing:
         if list(manifests) != [""]:
             publish.publish_group(self.job.destination, manifests)
         return manifests
+
+
+def _member_names(dataset: DatasetPlan, shard: ShardPlan) -> Sequence[str]:
+    """Names of a shard's members; those of one sample may be joined by a NUL."""
+    suffixes = [f".{field}" for field in dataset.fields]
+    keys = dataset.keys[shard.first : shard.stop]
+    fields = dataset.member_fields[shard.first_member : shard.stop_member]
+    each = fields[: len(fields) // len(keys)]
+    if fields == each * len(keys):  # they rise within a sample: so all samples have these, as they do in most datasets
+        pieces = ["", *(suffixes[field] + "\0" for field in each[:-1]), suffixes[each[-1]]]
+        return [key.join(pieces) for key in keys]
+    starts = dataset.starts[shard.first : shard.stop + 1]
+    repeated = chain.from_iterable(map(repeat, keys, map(sub, starts[1:], starts)))
+    return [key + suffixes[field] for key, field in zip(repeated, fields, strict=True)]
 
 
 def _index_bytes(plan: PackPlan, paths: Sequence[str]) -> int:
