@@ -18,8 +18,9 @@ from fastfeed.errors import (
     SourceUnreadable,
     UsageError,
 )
-from fastfeed.machine import free_bytes
+from fastfeed.machine import free_bytes, processors
 from fastfeed.packer.compare import compare_job, compare_published, published, standing
+from fastfeed.packer.crew import Crew
 from fastfeed.packer.files import disk_error, prove_utf8
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
@@ -121,17 +122,18 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     root, target = os.path.abspath(os.fsdecode(source)), os.path.abspath(os.fsdecode(destination))
     _refuse_overlap(root, target)
     skip = SkipList.read(os.fsdecode(exclude)) if isinstance(exclude, str | os.PathLike) else exclude or SkipList()
-    job = Job(root, target, config, skip, _identity(config, skip, root), workers, progress)
+    crew = Crew(workers or processors().count)
+    job = Job(root, target, config, skip, _identity(config, skip, root), workers, crew, progress)
     if dry_run:
-        listing = scan(root, progress, hidden=config.hidden)
-        result = _result(job, _plan(job, listing, {}), began, dry_run=True)
-        return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
+        return _planned(job, began, overwrite=overwrite)
     done = None if overwrite or os.path.isdir(os.path.join(target, FOLDER, "job")) else published(job)
     if done is not None:  # without a lock: a finished pack may lie on a disk that cannot be written
-        return _already(job, done, scan(root, progress, hidden=config.hidden), began)
+        with crew:
+            return _already(job, done, _scan(job), began)
     journal = Journal(target)
     try:
-        result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
+        with crew:  # it ends before the lock is given away
+            result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
         return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
     except BrokenPipeError:
         raise  # who listened to on_plan has gone: that is no fault of the destination
@@ -156,6 +158,19 @@ def _identity(config: PackConfig, skip: SkipList, root: str) -> dict[str, object
     return {"writer": WRITER, "options": options}
 
 
+def _scan(job: Job) -> Listing:
+    hands = job.crew if job.crew.count > 1 else None
+    return scan(job.source, job.progress, hidden=job.config.hidden, hands=hands)
+
+
+def _planned(job: Job, began: float, *, overwrite: bool) -> PackResult:
+    """What pack would do."""
+    with job.crew:
+        listing = _scan(job)
+    result = _result(job, _plan(job, listing, {}), began, dry_run=True)
+    return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
+
+
 def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
     plan = make_plan(listing, job.config, name=os.path.basename(job.source), exclude=job.exclude, failed=failed)
     packed = sum(dataset.source_files for dataset in plan.datasets)
@@ -172,7 +187,8 @@ def _run(
 ) -> PackResult:
     began = time.monotonic()
     kept = None if overwrite else journal.kept_listing()
-    listing = kept if trust_scan and kept is not None else scan(job.source, job.progress, hidden=job.config.hidden)
+    listing = kept if trust_scan and kept is not None else _scan(job)
+    job.crew.prepare()
     if overwrite or journal.is_clearing():
         plan = _plan(job, listing, {})  # nothing is removed for a source or a disk that cannot do
         _prove_room(journal, plan)

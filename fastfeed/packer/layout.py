@@ -10,13 +10,14 @@ from itertools import groupby
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable
 from fastfeed.media import is_image_field
+from fastfeed.packer.lister import FOLDER_WHY
 from fastfeed.packer.names import (
     IMAGEFOLDER_EXTENSIONS,
     FileName,
     compound_field,
     group,
 )
-from fastfeed.packer.scan import FOLDER_WHY, LeftOut, Listing
+from fastfeed.packer.scan import LeftOut, Listing
 from fastfeed.sample import printable
 from fastfeed.units import format_count
 

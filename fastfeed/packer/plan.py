@@ -15,8 +15,9 @@ from fastfeed.archive.shard import CLASS_FIELD, shard_file
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
 from fastfeed.packer.layout import Draft, read_layout
+from fastfeed.packer.lister import UNREADABLE
 from fastfeed.packer.names import KeyMaker, safe_key
-from fastfeed.packer.scan import UNREADABLE, LeftOut, Listing
+from fastfeed.packer.scan import LeftOut, Listing
 from fastfeed.sample import SkipList, printable
 from fastfeed.units import format_count, format_size
 

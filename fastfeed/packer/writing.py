@@ -38,6 +38,7 @@ class Job:
     exclude: SkipList
     identity: Mapping[str, object]
     workers: int | None
+    crew: Crew
     progress: Progress
 
 
@@ -85,8 +86,8 @@ class Writing:
         shards = [dataset.shards[number] for dataset, number in todo]
         self.job.progress.start("pack", sum(s.source_files for s in shards), sum(s.source_bytes for s in shards))
         workers, _ = worker_count(self.job.workers, len(todo))
-        with Crew(workers) as crew:
-            crew.run((self._order(dataset, number, at) for at, (dataset, number) in enumerate(todo)), self._hear)
+        orders = (self._order(dataset, number, at) for at, (dataset, number) in enumerate(todo))
+        self.job.crew.run(orders, self._hear, workers)
         self.job.progress.finish()
 
     def _record(self, dataset: DatasetPlan, number: int) -> str:
@@ -115,7 +116,7 @@ class Writing:
             array("q", [mtimes_ns[file] if file >= 0 else next(labels) for file in files]),
         )
         return Order(
-            shard=at, root=self.job.source + "/", target=os.path.join(self.job.destination, dataset.split, shard.file),
+            number=at, root=self.job.source + "/", target=os.path.join(self.job.destination, dataset.split, shard.file),
             part=self.journal.path(f"{shard.file}.{os.getpid()}.part"), record=self._record(dataset, number), columns=columns,
         )  # fmt: skip
 

@@ -10,8 +10,9 @@ import fastfeed
 from fastfeed.archive.tar import BLOCK_BYTES, MAX_MEMBER_BYTES, RECORD_BYTES
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
+from fastfeed.packer.lister import NOT_SNIFFED
 from fastfeed.packer.plan import PackPlan, make_plan
-from fastfeed.packer.scan import NOT_SNIFFED, LeftOut, Listing, scan
+from fastfeed.packer.scan import LeftOut, Listing, scan
 from fastfeed.sample import SkipEntry, SkipList
 
 
