@@ -28,8 +28,9 @@ from fastfeed.errors import (
     SourceUnreadable,
     UsageError,
 )
-from fastfeed.machine import free_bytes
+from fastfeed.machine import free_bytes, processors
 from fastfeed.packer.compare import compare_job, compare_published, listed_left_out, published, standing
+from fastfeed.packer.crew import Crew
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
 from fastfeed.packer.result import DatasetResult, PackResult
@@ -110,7 +111,8 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         msg = f"{names} is for lists, tables and Python datasets, and the source is a folder of files"
         raise UsageError(msg, path=os.fsdecode(source), got=names)
     where = os.path.abspath(os.fsdecode(source)) if chosen is None else chosen.where
-    job = Job(where, os.path.abspath(os.fsdecode(destination)), config, skip, {}, workers, progress)
+    crew = Crew(workers or processors().count)
+    job = Job(where, os.path.abspath(os.fsdecode(destination)), config, skip, {}, workers, crew, progress)
     if chosen is None and not images.changes:
         result = _pack_folder(job, overwrite=overwrite, dry_run=dry_run, trust_scan=trust_scan, on_plan=on_plan)
     elif chosen is None:
@@ -155,7 +157,8 @@ def _pack_folder_changed(
 ) -> PackResult:
     """A folder whose images become smaller: their sizes cannot be planned, so its samples are packed as rows."""
     _refuse_overlap(job.source, job.destination)
-    folder = Folder.read(job.source, scan(job.source, job.progress, hidden=job.config.hidden), job.config)
+    with job.crew:
+        folder = Folder.read(job.source, _scan(job), job.config)
     jobs = []
     for split, rows in folder.sources().items():
         name = job.config.name or os.path.basename(job.source) or "data"
@@ -178,15 +181,15 @@ def _pack_folder(
     _refuse_overlap(job.source, job.destination)
     job = replace(job, identity=_identity(job.config, job.exclude, job.source))
     if dry_run:
-        listing = scan(job.source, job.progress, hidden=job.config.hidden)
-        result = _result(job, _plan(job, listing, {}), began, dry_run=True)
-        return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
+        return _planned(job, began, overwrite=overwrite)
     done = None if overwrite or os.path.isdir(os.path.join(job.destination, FOLDER, "job")) else published(job.destination)
     if done is not None:  # without a lock: a finished pack may lie on a disk that cannot be written
-        return _already(job, done, scan(job.source, job.progress, hidden=job.config.hidden), began)
+        with job.crew:
+            return _already(job, done, _scan(job), began)
     journal = Journal(job.destination)
     try:
-        result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
+        with job.crew:  # it ends before the lock is given away
+            result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
         return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
     except BrokenPipeError:
         raise  # who listened to on_plan has gone: that is no fault of the destination
@@ -211,11 +214,24 @@ def _identity(config: PackConfig, skip: SkipList, root: str) -> dict[str, object
     return {"writer": WRITER, "options": options}
 
 
+def _scan(job: Job) -> Listing:
+    hands = job.crew if job.crew.count > 1 else None
+    return scan(job.source, job.progress, hidden=job.config.hidden, hands=hands)
+
+
+def _planned(job: Job, began: float, *, overwrite: bool) -> PackResult:
+    """What pack would do."""
+    with job.crew:
+        listing = _scan(job)
+    result = _result(job, _plan(job, listing, {}), began, dry_run=True)
+    return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
+
+
 def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
     plan = make_plan(listing, job.config, name=os.path.basename(job.source), exclude=job.exclude, failed=failed)
     packed = sum(dataset.source_files for dataset in plan.datasets)
     known = {item.source for items in plan.left_out.values() for item in items}
-    missing = len(listing) - packed - plan.limited - sum(path in known for path in listing.paths)
+    missing = len(listing) - packed - plan.limited - (sum(path in known for path in listing.paths) if known else 0)
     if missing:
         msg = f"the plan loses {format_count(missing, 'file')}: this is a fault of fastfeed, please report it"
         raise SourceChanged(msg, path=job.source, expected=len(listing), got=len(listing) - missing)
@@ -227,7 +243,8 @@ def _run(
 ) -> PackResult:
     began = time.monotonic()
     kept = None if overwrite else journal.kept_listing()
-    listing = kept if trust_scan and kept is not None else scan(job.source, job.progress, hidden=job.config.hidden)
+    listing = kept if trust_scan and kept is not None else _scan(job)
+    job.crew.prepare()
     if overwrite or journal.is_clearing():
         plan = _plan(job, listing, {})  # nothing is removed for a source or a disk that cannot do
         _prove_room(journal, plan)
