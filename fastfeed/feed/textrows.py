@@ -120,10 +120,9 @@ class TextRows:
         rows, at = [], blob.find(text)
         while at >= 0:
             row = bisect_right(ends, at)
-            inside = at + len(text) <= ends[row]
-            if inside:
+            if at + len(text) <= ends[row]:
                 rows.append(first + row)
-            at = blob.find(text, ends[row] if inside else at + 1)
+            at = blob.find(text, ends[row])  # a hit that leaves its row hides none: what begins behind it leaves it, too
         return rows
 
     def compared(self, relation: Callable[[Any, Any], bool], other: "bytes | TextRows") -> Mask:

@@ -63,6 +63,13 @@ def test_a_folder_that_others_can_write_to_is_not_used(folders, level: int):
     assert read(kept) == b"mine"
 
 
+def test_what_another_user_wrote_is_not_read(monkeypatch):
+    keep("k", lambda file: file.write(b"theirs"))
+    me = os.getuid()
+    monkeypatch.setattr("os.getuid", lambda: me + 1)
+    assert recall("k", read) is None
+
+
 def test_a_link_in_the_folders_place_is_not_followed(folders, tmp_path: Path):
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     folders[0].parent.mkdir(parents=True, mode=0o700)

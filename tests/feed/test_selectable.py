@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from commands import environment
-from helpers import add_user_columns, flip_bit, make_captioned, pack_photos, packed
+from helpers import add_user_columns, flip_bit, make_captioned, make_photos, pack_photos, packed
 from torch.utils.data import DataLoader, Subset, default_collate
 
 import fastfeed
@@ -64,6 +64,7 @@ def test_a_view_is_torchs_subset(dataset: PackedDataset, indices):
 
 
 def test_a_view_has_all_that_a_dataset_has(dataset: PackedDataset):
+    assert dataset.targets.tolist() == [0] * 7 + [1] * 7
     view = dataset.select([13, 2, 2])
     assert type(view) is PackedDataset
     assert view.classes == ["cat", "dog"] and view.class_to_idx == {"cat": 0, "dog": 1}
@@ -298,3 +299,24 @@ def test_a_view_under_every_start_method(path: Path, tmp_path: Path):
     done = subprocess.run([sys.executable, str(script), str(path)], env=settings, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {"found": {"fork": True, "spawn": True, "forkserver": True}, "count": 6}
+
+
+# ------------------------------------------------------------------------------------------------ from a list to a view
+def test_columns_of_a_list_that_was_packed(tmp_path: Path):
+    make_photos(tmp_path / "src", each=4)
+    rows = [
+        f"{name}/{at:03d}.jpg,{at},{at / 2},{'true' if at else 'false'},spk{at % 2}"
+        for name in ("cat", "dog")
+        for at in range(4)
+    ]
+    (tmp_path / "src" / "list.csv").write_text("\n".join(["path,label,duration,clean,speaker", *rows]))
+    packed(tmp_path / "src" / "list.csv", tmp_path / "packed", label="label")
+    dataset = fastfeed.open(tmp_path / "packed")
+    view = dataset.where("duration >= 0.5 and clean and speaker == 'spk1'")
+    assert [(sample.source, sample.key) for sample in map(view.identity, range(len(view)))] == [
+        (f"{name}/{at:03d}.jpg".encode(), f"{name}/{at:03d}") for name in ("cat", "dog") for at in (1, 3)
+    ]
+    assert {type(dataset.column(name)).__name__ for name in ("duration", "clean")} == {"ndarray"}
+    speakers = [set(part.column("speaker")) for part in dataset.split(0.5, group="speaker")]
+    assert sorted(map(sorted, speakers)) == [["spk0"], ["spk1"]]
+    assert fastfeed.verify(tmp_path / "packed").ok
