@@ -57,6 +57,7 @@ class Archive:
         self.manifest: Manifest = record
         self.index = DatasetIndex(os.path.join(path, FOLDER, INDEX), record.samples, record.members)
         self.firsts = [0, *accumulate(entry.samples for entry in record.shards)]
+        self.digest, self.fields, self.classes = record.digest, record.fields, record.classes
 
     def __len__(self) -> int:
         return self.manifest.samples

@@ -27,10 +27,10 @@ def all_legal_keys(keys: Sequence[str]) -> bool:
     """Whether LEGAL_KEY takes every key: the same rule for all of them at once, twenty times as fast."""
     if not keys:
         return True
-    text = f"\n{chr(10).join(keys)}\n"
-    if not text.isascii() or set(text.translate(_DROP_KEY_CHARACTERS)) - {"\n", "/"} or text.count("\n") != len(keys) + 1:
+    text = f"/{'/'.join(keys)}/"  # a key's end is a part's end
+    if not text.isascii() or set(text.translate(_DROP_KEY_CHARACTERS)) - {"/"}:
         return False
-    return not any(wrong in text for wrong in ("\n\n", "\n/", "/\n", "//", "\n__", "/__"))
+    return "//" not in text and "/__" not in text
 
 
 def is_safe_source(raw: bytes) -> bool:

@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import sub
 from typing import BinaryIO
 
 from fastfeed.archive import columns, manifest
@@ -78,7 +79,7 @@ def publish_dataset(
     data = IndexData(
         keys=plan.keys,
         labels=plan.labels,
-        members_per_sample=(stop - start for start, stop in zip(plan.starts, plan.starts[1:], strict=False)),
+        members_per_sample=map(sub, plan.starts[1:], plan.starts),
         sources=["" if file < 0 else source.paths[file] for file in plan.files],
         fields=plan.member_fields,
         offsets=plan.offsets,

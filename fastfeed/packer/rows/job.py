@@ -33,6 +33,7 @@ from fastfeed.packer.rows.worker import Forked
 from fastfeed.packer.rows.writer import RowOrder
 from fastfeed.packer.writing import worker_count
 from fastfeed.sample import SkipList, printable
+from fastfeed.source import wire
 from fastfeed.source.scan import LeftOut
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import format_count, format_size
@@ -294,7 +295,7 @@ class _Writing:
         job.progress.start("pack", sum(shard.stop - shard.first for shard in todo), None)
         workers, _ = worker_count(job.workers, len(todo))
         with Crew(workers, self._start) as crew:
-            crew.run((self._order(plan, shard, at) for at, shard in enumerate(todo)), self._hear)
+            crew.run((self._order(plan, shard, at) for at, shard in enumerate(todo)), self._hear, workers)
         job.progress.finish()
 
     def _start(self) -> Process:
@@ -303,12 +304,13 @@ class _Writing:
             return Forked(self.job.source)
         process = start_worker(_WORKER)
         assert process.stdin is not None
-        process.stdin.write(json.dumps(spec).encode() + b"\n")
+        process.stdin.write(wire.encode({"order": "source", "spec": spec}))
+        process.stdin.flush()
         return process
 
     def _order(self, plan: RowPlan, shard: RowShard, at: int) -> RowOrder:
         return RowOrder(
-            shard=at, target=os.path.join(self.job.destination, shard.file), record=self._record(shard),
+            number=at, target=os.path.join(self.job.destination, shard.file), record=self._record(shard),
             part=self.journal.path(f"{shard.file}.{os.getpid()}.part"), digest=plan.digest(shard, self.job.identity),
             numbers=list(plan.rows[shard.first : shard.stop]), keys=list(plan.keys[shard.first : shard.stop]),
             write_cls=self.job.config.write_cls,

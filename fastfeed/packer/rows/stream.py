@@ -279,7 +279,7 @@ class _Writing:
         self.journal.prove_ours(_Planned(self.stem, begun))
         self.journal.plan_is(_Planned(self.stem, begun))
         order = RowOrder(
-            shard=number, target=target, part=self.journal.path(f"{os.path.basename(target)}.{os.getpid()}.part"),
+            number=number, target=target, part=self.journal.path(f"{os.path.basename(target)}.{os.getpid()}.part"),
             record=record, digest=self.identity, numbers=[], keys=[], write_cls=self.job.config.write_cls,
         )  # fmt: skip
         writer, size, count = RowShardWriter(order, self.job.progress.advance), 0, 0

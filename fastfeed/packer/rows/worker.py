@@ -4,7 +4,6 @@ It is a fresh interpreter where the source can be told in JSON (files), else a f
 object, as torch's DataLoader makes its workers on Linux: nothing is pickled, and what the object holds open is shared.
 """
 
-import json
 import os
 import queue
 import signal
@@ -17,6 +16,7 @@ from typing import IO, BinaryIO
 from fastfeed.packer.rows.source import RowSource
 from fastfeed.packer.rows.writer import RowOrder, RowsFailed, RowShardWriter
 from fastfeed.packer.worker import DiskFailed
+from fastfeed.source import wire
 
 _HOMES = {
     "files": ("fastfeed.packer.rows.files", "FileRows"),
@@ -44,26 +44,31 @@ def serve(source: RowSource, orders: BinaryIO, events: int) -> None:
     """
 
     def say(**event: object) -> None:
-        os.write(events, json.dumps(event).encode() + b"\n")
+        view = memoryview(wire.encode(event))
+        while view:
+            view = view[os.write(events, view) :]
 
-    for order in _orders(orders):
+    say(event="ready")
+    for message in _orders(orders):
+        order = RowOrder.decode(message)
         try:
             writer = RowShardWriter(order, lambda files, size: say(event="progress", files=files, bytes=size))
-            say(event="done", shard=order.shard, sha256=writer.run(source))
+            writer.run(source)
+            say(event="done", shard=order.number)
         except RowsFailed as error:
             failed = [[row.number, row.name, row.kind, row.why] for row in error.rows]
-            say(event="inputs", shard=order.shard, failed=failed)
+            say(event="inputs", shard=order.number, failed=failed)
         except DiskFailed as error:
-            say(event="disk", shard=order.shard, what=str(error.args[0]), errno=error.args[1])
+            say(event="disk", shard=order.number, what=str(error.args[0]), errno=error.args[1])
 
 
-def _orders(file: BinaryIO) -> Iterator[RowOrder]:
+def _orders(file: BinaryIO) -> Iterator[wire.Message]:
     """A thread reads them, so that a parent's death ends this process in the midst of a shard."""
-    waiting: queue.SimpleQueue[RowOrder] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[wire.Message] = queue.SimpleQueue()
 
     def listen() -> None:
         try:
-            while order := RowOrder.read(file):
+            while order := wire.read(file):
                 waiting.put(order)
         finally:
             os._exit(1)
@@ -74,12 +79,13 @@ def _orders(file: BinaryIO) -> Iterator[RowOrder]:
 
 
 def main() -> None:
-    """In a fresh interpreter: the source's spec is the first line of stdin."""
+    """In a fresh interpreter: the source's spec is the first message on stdin."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     events = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints must not be taken for an event
-    spec = json.loads(sys.stdin.buffer.readline())
-    serve(rebuild(spec), sys.stdin.buffer, events)
+    first = wire.read(sys.stdin.buffer)
+    if first is not None:
+        serve(rebuild(first.head["spec"]), sys.stdin.buffer, events)
 
 
 class Forked:
@@ -112,6 +118,15 @@ class Forked:
         """SIGKILL."""
         if self.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
+
+    def poll(self) -> int | None:
+        """Its exit code, None while it runs."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+                self._parents_ends.difference_update(self._own)
+        return self.returncode
 
     def wait(self) -> int:
         """Its exit code, negative for a signal."""
