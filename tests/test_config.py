@@ -10,6 +10,7 @@ from fastfeed.config import (
     PackConfig,
     PackOptions,
     cache_folders,
+    launch_config,
     launched_processes,
     pack_config,
     package_folder,
@@ -146,3 +147,62 @@ def test_a_launcher_that_says_no_number(no_launcher, text):
     no_launcher.setenv("WORLD_SIZE", text)
     with pytest.raises(UsageError, match="the environment variable WORLD_SIZE should hold the number of processes: got"):
         launched_processes()
+
+
+@pytest.mark.parametrize(
+    ("environment", "ranks", "why"),
+    [
+        ({}, None, "nothing in the environment tells of other ranks"),
+        ({"LOCAL_WORLD_SIZE": "8"}, 8, "LOCAL_WORLD_SIZE=8, set by torchrun, torchelastic, Accelerate"),
+        ({"LOCAL_SIZE": "4"}, 4, "LOCAL_SIZE=4, set by DeepSpeed"),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 2, "OMPI_COMM_WORLD_LOCAL_SIZE=2, set by Open MPI"),
+        ({"MPI_LOCALNRANKS": "2"}, 2, "MPI_LOCALNRANKS=2, set by MPICH, Intel MPI"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "4"}, 4, "SLURM_STEP_TASKS_PER_NODE=4, set by srun"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "5,4(x3)", "SLURM_NODEID": "0"}, 5, "SLURM_STEP_TASKS_PER_NODE=5,4(x3), set by srun"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "5,4(x3)", "SLURM_NODEID": "3"}, 4, "SLURM_STEP_TASKS_PER_NODE=5,4(x3), set by srun"),
+        ({"SLURM_NTASKS_PER_NODE": "8"}, None, "nothing in the environment tells of other ranks"),  # a batch script, no srun
+        (
+            {"LOCAL_WORLD_SIZE": "8", "SLURM_STEP_TASKS_PER_NODE": "1"},
+            8,
+            "LOCAL_WORLD_SIZE=8, set by torchrun, torchelastic, Accelerate",
+        ),
+    ],
+)
+def test_local_ranks_of_launchers(environment, ranks, why):
+    found = launch_config(environment)
+    assert (found.local_ranks, found.local_ranks_why, found.ignored) == (ranks, why, ())
+
+
+@pytest.mark.parametrize(
+    ("environment", "ignored"),
+    [
+        ({"LOCAL_WORLD_SIZE": "many"}, "LOCAL_WORLD_SIZE='many' is not a number from 1 and is ignored"),
+        ({"LOCAL_WORLD_SIZE": "0"}, "LOCAL_WORLD_SIZE='0' is not a number from 1 and is ignored"),
+        ({"WORLD_SIZE": "-1"}, "WORLD_SIZE='-1' is not a number from 1 and is ignored"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "x"}, "SLURM_STEP_TASKS_PER_NODE='x' does not tell of node 0 and is ignored"),
+        (
+            {"SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "1"},
+            "SLURM_STEP_TASKS_PER_NODE='2' does not tell of node 1 and is ignored",
+        ),
+    ],
+)
+def test_variables_that_make_no_sense_are_named(environment, ignored):
+    found = launch_config(environment)
+    assert (found.local_ranks, found.ignored) == (None, (ignored,))
+
+
+def test_what_slurm_gives_a_task_counts_where_tasks_are_ranks():
+    step = {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_CPUS_PER_TASK": "8"}
+    assert launch_config(step).cpus_per_task == 8
+    assert launch_config(step | {"LOCAL_WORLD_SIZE": "4"}).cpus_per_task is None
+
+
+def test_devices_are_handed_on_as_they_are():
+    found = launch_config({"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "all", "WORLD_SIZE": "16"})
+    assert (found.cuda_visible, found.nvidia_visible, found.world_ranks) == ("", "all", 16)
+    assert launch_config({}).cuda_visible is None
+
+
+def test_the_environment_of_now_is_read(monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert launch_config().local_ranks == 3

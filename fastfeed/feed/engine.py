@@ -92,7 +92,13 @@ class Engine:
     """
 
     def __init__(
-        self, dataset: Any, rules: FetchRules, order: TaskOrder, *, hang_seconds: float, caps: ErrorCaps  # noqa: ANN401
+        self,
+        dataset: Any,
+        rules: FetchRules,
+        order: TaskOrder,
+        *,
+        hang_seconds: float,
+        caps: ErrorCaps,  # noqa: ANN401
     ) -> None:
         self.dataset, self.rules, self.hang_seconds, self.caps = dataset, rules, hang_seconds, caps
         self.order = order
@@ -360,7 +366,9 @@ class EpochIterator:
             workers = list(dead) or list(range(self._options.num_workers))
         lines = [f"worker {worker} was {engine.doing_text(worker)}" for worker in workers]
         stacks = [stack for worker in workers if (stack := engine.stack_of(worker))]
-        hint = "A worker that is killed mostly ran out of memory; a crash is mostly in a decoder: look at the samples named here."
+        hint = (
+            "A worker that is killed mostly ran out of memory; a crash is mostly in a decoder: look at the samples named here."
+        )
         return _WorkerFailed("\n".join([f"{text}: {'; '.join(lines)}. {hint}", *stacks]))
 
 
@@ -438,6 +446,4 @@ class _Watchman:
         for worker in range(epoch._options.num_workers):  # noqa: SLF001
             stack = engine.stack_of(worker)
             if stack:
-                LOG.warning(
-                    "no batch for %.0f s: worker %d is %s\n%s", seconds, worker, engine.doing_text(worker), stack
-                )
+                LOG.warning("no batch for %.0f s: worker %d is %s\n%s", seconds, worker, engine.doing_text(worker), stack)

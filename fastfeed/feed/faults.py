@@ -72,7 +72,9 @@ class FaultCounter:
         if self.consecutive >= self.caps.consecutive:
             raise self._too_many(f"{format_count(self.consecutive, 'sample')} failed one after another")
         if self.seen >= _MIN_SEEN and self.failed / self.seen > self.caps.rate:
-            raise self._too_many(f"{self.failed:,} of {format_count(self.seen, 'sample')} failed ({self.failed / self.seen:.1%})")
+            raise self._too_many(
+                f"{self.failed:,} of {format_count(self.seen, 'sample')} failed ({self.failed / self.seen:.1%})"
+            )
 
     def _too_many(self, what: str) -> DecodeError:
         msg = f"{what}, which is more than on_error tolerates; the last: {'; '.join(self.names)}"

@@ -109,7 +109,9 @@ class DataLoader(TorchDataLoader[Any]):
         if rng not in {None, "torch", "sample"}:
             msg = "rng is 'torch' or 'sample'"
             raise UsageError(msg, got=repr(rng))
-        prove_policy(on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error)
+        prove_policy(
+            on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error
+        )
         self.rng = rng or ("sample" if num_workers is None or seed is not None else "torch")
         self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
