@@ -184,18 +184,16 @@ class _Simulation:
         ended = 0.0
         for batch in range(self.batches):
             called = self.now
-            ready = 0
-            while batch + ready in self.made:
-                ready += 1
             while batch not in self.made:
                 self.advance(None)
+            late = self.now - called
             self.spend("cpu", self.load.receive)
             wall, work, size = self.made[batch]
             seen = Observation(
                 wait_seconds=(self.now - called) / 1e3,
                 step_seconds=(called - ended) / 1e3,
                 workers=size,
-                ready=ready,
+                late_seconds=late / 1e3,
                 make_seconds=wall / 1e3,
                 work_seconds=work / 1e3,
                 remaining=self.batches - batch - 1,

@@ -1,7 +1,7 @@
 """What a number of workers gives: batches as the consumer sees them, made into one figure that can be compared.
 
 Workers hand over in turn, so waits come in bursts as long as there are workers: a wait of one batch, or a median of waits,
-says nothing. Batches are counted in blocks of whole turns; the median of blocks leaves out checkpoints and hiccups.
+says nothing. Batches are counted in blocks of whole turns, and blocks are looked at until they agree.
 Pure: no clock; the loader brings the times.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 RECEIVE_SECONDS = 0.5e-3
-"""A wait up to this is the handing over itself, where nothing tells whether the batch was ready."""
-STARVING = 0.05
+"""A wait up to this is taken for the handing over itself, where nothing tells when the batch was finished."""
+STARVING = 0.03
 """A consumer that waits for less than this part of its time is not waiting: measuring cannot tell it from chance."""
 SMALLEST_BLOCK = 5
 FEWEST_BLOCKS, MANY_BLOCKS, MOST_BLOCKS = 2, 3, 5
@@ -32,8 +32,9 @@ class Observation:
     """The consumer's own time before that call, since the batch before."""
     workers: int
     """Size of the crew that made the batch."""
-    ready: int | None = None
-    """Batches that could have been delivered at the call; None where the engine cannot tell."""
+    late_seconds: float | None = None
+    """From the consumer's call until the worker had finished the batch, 0 where it had before (CLOCK_MONOTONIC is one clock
+    for all processes of a machine). The rest of the wait is handing over, which more workers do not shorten. None: not told."""
     make_seconds: float | None = None
     """Time that the worker took to make it, waiting included."""
     work_seconds: float | None = None
@@ -112,9 +113,11 @@ class Block:
 
 def starved(seen: Observation) -> float:
     """The part of a wait in which there was no batch."""
-    if seen.ready is None:
-        return max(0.0, seen.wait_seconds - RECEIVE_SECONDS)
-    return 0.0 if seen.ready else seen.wait_seconds
+    return (
+        max(0.0, seen.wait_seconds - RECEIVE_SECONDS)
+        if seen.late_seconds is None
+        else min(seen.wait_seconds, seen.late_seconds)
+    )
 
 
 def figure(workers: int, blocks: Sequence[Block]) -> Point:

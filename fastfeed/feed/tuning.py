@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fastfeed.feed.ceilings import Ceiling
 from fastfeed.feed.costs import START_SECONDS
-from fastfeed.feed.measuring import MANY_BLOCKS, MOST_BLOCKS, STARVING, Block, Observation, Point, Window, figure
+from fastfeed.feed.measuring import MANY_BLOCKS, MOST_BLOCKS, Block, Observation, Point, Window, figure
 from fastfeed.feed.sizing import WorkerPlan
 from fastfeed.units import format_count, format_seconds
 
@@ -20,7 +20,7 @@ BUDGET_BATCHES, BUDGET_SECONDS = 200, 60.0
 """No number of workers is tried once both have passed."""
 GROWTH = 4
 """At most so many times as many workers at a step."""
-SPARE, SPARE_WHEN_FEWER = 1.05, 1.2
+SPARE, SPARE_WHEN_FEWER = 1.1, 1.2
 """Workers beyond the mean need, because batches take unequal times."""
 SAME = 0.02
 """Batch times that differ by less are the same; then fewer workers are better."""
@@ -28,8 +28,9 @@ LINEAR = 0.7
 """Where at least this part of what more workers should have gained was gained, still more may gain."""
 SHRINK_COST = 0.01
 """Fewer workers are worth at most this part of what is left of the epoch."""
-REOPENINGS, WATCH_BATCHES, HUNGRY_BLOCKS = 2, 64, 2
-"""How often tuning may begin again, and after how many times so many batches for which the consumer waited."""
+REOPENINGS, WATCH_BATCHES, HUNGRY_BLOCKS, HUNGRY = 2, 64, 2, 0.1
+"""How often tuning may begin again, and after how many times so many batches for which the consumer waited for more than
+this part of its time."""
 MOSTLY_WAITING, LEAST_WORKING = 0.7, 0.02
 """A worker that uses a processor for less than this part of its time waits for something else."""
 SHORT_EPOCHS = 3
@@ -84,12 +85,15 @@ class Tuner:
         self._ending: Stop | None = None
         self._reopened, self._sated = 0, False
         self._epoch_batches, self._short_epochs = 0, 0
-        self._slowest = (0.0, 0.0)
+        self._slowest = [0.0, 0.0]
         self._watched = [Block()]
         self._window = Window(max(1, self.workers), settle=max(5, self.workers))
 
     def observe(self, seen: Observation) -> Resize | Stop | None:
         """A batch was delivered.
+
+        The loader need not do a Resize at once, but batches of another number of workers than ``self.workers`` are not
+        counted. Counted are batches made after it: those that the crew before has made ahead carry that crew's number.
 
         Returns:
             What to do now; None: nothing. A Stop comes when there is nothing left to try. It is the last word, except where
@@ -100,7 +104,8 @@ class Tuner:
         self._seconds += seen.wait_seconds + seen.step_seconds
         self._remaining = seen.remaining
         if seen.make_seconds is not None and self._batches > self.workers:
-            self._slowest = tuple(sorted((*self._slowest, seen.make_seconds))[1:])
+            _, *slowest = sorted((*self._slowest, seen.make_seconds))
+            self._slowest = slowest
         if self.stopped is not None:
             return self._watch(seen)
         ended = self._ending.why if self._ending else self._closed()
@@ -187,7 +192,7 @@ class Tuner:
         self._watched[-1].add(seen)
         if self._watched[-1].batches < WATCH_BATCHES:
             return None
-        if any(block.waiting <= 2 * STARVING for block in self._watched):
+        if any(block.waiting <= HUNGRY for block in self._watched):
             self._watched = [Block()]
             return None
         if len(self._watched) < HUNGRY_BLOCKS:

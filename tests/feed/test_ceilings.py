@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from machines import GIB, machine
 
-from fastfeed.feed.ceilings import Setting, SizingFacts, ceilings, shared_memory_needed, worker_bytes
+from fastfeed.feed.ceilings import Ceiling, Setting, SizingFacts, ceilings, shared_memory_needed, worker_bytes
 
 MIB = 1 << 20
 USUAL = Setting(prefetch_factor=2, sharing="file_descriptor", soft_descriptors=1024, pin_memory=False)
 
 
-def ceiling(name: str, facts: SizingFacts, setting: Setting = USUAL, batches: int | None = None):
+def ceiling(name: str, facts: SizingFacts, setting: Setting = USUAL, batches: int | None = None) -> Ceiling | None:
     """One ceiling; None where it is not known."""
     return next((each for each in ceilings(facts, setting, batches) if each.name == name), None)
 

@@ -15,7 +15,7 @@ MIB = 1 << 20
 NFS = FileSystem("nfs4", "network", "/data", "/data is NFS, a network file system")
 
 
-def plan(request: dict | None = None, facts: dict | None = None, **of_machine):
+def plan(request=None, facts=None, **of_machine):
     return plan_workers(WorkerRequest(**(request or {})), SizingFacts(machine=machine(**of_machine), **(facts or {})))
 
 
@@ -267,41 +267,43 @@ FACTS = st.builds(
 
 
 @given(REQUESTS, FACTS)
-def test_every_plan(request, facts):
+def test_what_was_given_wins(request, facts):
+    """But where there are no workers, by our decision, for it to be about: torch refuses it then."""
     found = plan_workers(request, facts)
     asked = replace(request, **dict.fromkeys(request.override))
-    # what was given wins, but where there are no workers for it to be about
-    if asked.num_workers is not None:
-        assert found.num_workers == asked.num_workers
-    if asked.pin_memory is not None:
-        assert found.pin_memory == asked.pin_memory
-    for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context"):
+    about_workers = {"prefetch_factor", "persistent_workers", "multiprocessing_context"}
+    for name in ("num_workers", "pin_memory", *about_workers):
         value = getattr(asked, name)
-        if value is not None and (found.num_workers or asked.num_workers is not None):
+        if value is None:
+            continue
+        if name in about_workers and found.decided and not found.num_workers:
+            assert not getattr(found, name)
+        else:
             assert getattr(found, name) == value
-    # what is ours stays below every ceiling, and is nothing that torch refuses
+    over = any(found.num_workers > each.workers for each in found.ceilings if each.name != "waiting")
+    assert found.decided or not found.num_workers or not over or found.costs
+
+
+@given(REQUESTS, FACTS)
+def test_what_is_ours_stays_below_every_ceiling(request, facts):
+    found = plan_workers(request, facts)
     if found.decided:
         assert all(found.num_workers <= each.workers for each in found.ceilings)
         assert (found.num_workers == 0) == (found.gate is not None)
-        if not found.num_workers:
-            assert (found.prefetch_factor, found.persistent_workers, found.multiprocessing_context) == (None, False, None)
-    if found.num_workers and asked.prefetch_factor is None:
+    if request.prefetch_factor is None and found.num_workers:
         assert found.prefetch_factor in {1, 2}
-    assert (found.sharing == "pipe") <= asked.pipes
-    assert (
-        found.descriptor_limit is None
-        or facts.machine.descriptors.soft < found.descriptor_limit <= facts.machine.descriptors.hard
-    )
-    # each has its reason
-    assert found.why and all(line.strip() for line in (*found.why, *found.costs))
+    assert (found.sharing == "pipe") <= request.pipes
+    limits = facts.machine.descriptors
+    assert found.descriptor_limit is None or limits.soft < found.descriptor_limit <= limits.hard
+
+
+@given(REQUESTS, FACTS)
+def test_every_plan_says_why(request, facts):
+    found = plan_workers(request, facts)
+    assert found.why
+    assert all(line.strip() for line in (*found.why, *found.costs))
     assert all(each.why and each.workers >= 0 for each in found.ceilings)
     assert str(found)
-    if (
-        found.num_workers
-        and not found.decided
-        and any(found.num_workers > each.workers for each in found.ceilings if each.name != "waiting")
-    ):
-        assert found.costs
 
 
 @given(REQUESTS, FACTS)
