@@ -59,6 +59,11 @@ class OrderSampler(Sampler[int]):
         """The share of the iteration that was begun last, unless a position was loaded since."""
 
     @property
+    def recipe(self) -> Recipe:
+        """What decides the order, besides the epoch."""
+        return self._recipe
+
+    @property
     def mode(self) -> Mode:
         """none, full or block."""
         return self._recipe.mode
