@@ -4,33 +4,34 @@ Only public parts of torch are used: an inner loader with batch_size=None draws 
 as the loader that it stands for, so order, base seed, worker seeds and batches are torch's (tests compare them).
 """
 
+import inspect
 import logging
-import os
-import re
-import shutil
-import signal
-import sys
-import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 
+from fastfeed.feed.crew import Crew, WorkerLost, about_workers, name_deaths
 from fastfeed.feed.faults import ErrorCaps, FaultCounter
-from fastfeed.feed.fetch import MAIN, BatchTask, Failure, Fetcher, FetchRules, WorkerInit, identity, indices_text
+from fastfeed.feed.fetch import Failure, Fetcher, FetchRules, WorkerInit, identity
+from fastfeed.feed.naming import indices_text, sample_name
+from fastfeed.feed.raised import raised
+from fastfeed.feed.tasks import Pass, TaskOrder
+from fastfeed.feed.watchman import Watchman
+from fastfeed.feed.workers import Workers
 
 LOG = logging.getLogger("fastfeed.loader")
-_PIDS = re.compile(r"pid\(?s?\)? ?\(?([0-9, ]+)")
+HAS_IN_ORDER = "in_order" in inspect.signature(TorchDataLoader.__init__).parameters
+"""From torch 2.7 on."""
 _DYING_SECONDS = 2.0
 _AHEAD_FACTOR = 4
 """Where one slow batch holds up those that are done, so many times the usual number may wait for it."""
-_FETCH_FILE = os.path.join("feed", "fetch.py")
+_STACK_SHARE = 0.8
+"""Of a timeout: after so much of it a worker writes down its stack, to be told with the timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,181 +46,116 @@ class InnerOptions:
     multiprocessing_context: Any
     persistent_workers: bool
     in_order: bool
+    """The inner loader waits for its turn with each batch; otherwise it takes them as they come."""
+    sorts: bool = True
+    """Batches are handed out in the sampler's order, however they come."""
     pin_memory_device: str = ""
+    hang_seconds: float = 0.0
+    """After how long without a batch a worker's stack is reported; 0 for never."""
+
+    @property
+    def stack_seconds(self) -> float:
+        """After how long at one batch a worker writes down its stack; 0 for never."""
+        return min((s for s in (self.hang_seconds, _STACK_SHARE * self.timeout) if s > 0), default=0.0)
 
 
-class TaskOrder:
-    """The inner loader's sampler: each batch of the outer one as a task, with its number.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """What a pass draws its samples and random numbers from."""
 
-    Args:
-        batches: The outer loader's batch sampler, or its sampler without batching.
-        epoch_of: Which epoch it is, asked once the first batch is drawn: a sampler settles it then.
-    """
+    epoch_of: Callable[[], int]
+    """Which epoch it is, asked once the pass has begun."""
+    generator: torch.Generator | None
+    base: int | None = None
+    """Of sample mode's random numbers; None in torch mode."""
 
-    def __init__(self, batches: Iterable[Any], epoch_of: Callable[[], int]) -> None:
-        self.batches, self._epoch_of = batches, epoch_of
-        self.epoch = 0
-        self.base: int | None = None
-        self.pending: dict[int, Any] = {}
-        """Indices of each batch that is on its way."""
-        self.most_ahead: int | None = None
-        """So many batches may be on their way or waiting for their turn; None for as many as the workers take."""
 
-    def __iter__(self) -> Iterator[BatchTask]:
-        """The sampler is asked for its iterator now, as torch does; it may draw its random numbers at once or later."""
-        self.pending.clear()
-        return self._tasks(iter(self.batches))
+class _Inner(TorchDataLoader[Any]):
+    """torch's loader; the outer one has warned about too many workers already."""
 
-    def _tasks(self, batches: Iterator[Any]) -> Iterator[BatchTask]:
-        for number, indices in enumerate(batches):
-            if number == 0:
-                self.epoch = self._epoch_of()
-            while self.most_ahead is not None and len(self.pending) >= self.most_ahead:
-                yield BatchTask(-1, None, self.epoch, self.base)  # torch asks for a task for each batch that came
-            self.pending[number] = indices
-            yield BatchTask(number, indices, self.epoch, self.base)
+    def check_worker_number_rationality(self) -> None:
+        """Once is enough."""
 
 
 class Engine:
-    """Makes and keeps the inner loader of one outer loader.
+    """Makes the inner loaders of one outer loader, and keeps one where workers shall persist.
 
     Args:
         dataset: The user's.
-        rules: How samples are fetched.
-        order: What is fetched.
-        hang_seconds: After how long without a batch a worker's stack is reported; 0 for never.
-        caps: How many faults on_error tolerates.
+        batches: The outer loader's batch sampler, or its sampler without batching.
+        once: Ask it once a pass, whatever torch does (feed/tasks.py).
+        early: Draw the first batch when a pass begins.
     """
 
-    def __init__(
-        self,
-        dataset: Any,
-        rules: FetchRules,
-        order: TaskOrder,
-        *,
-        hang_seconds: float,
-        caps: ErrorCaps,  # noqa: ANN401
-    ) -> None:
-        self.dataset, self.rules, self.hang_seconds, self.caps = dataset, rules, hang_seconds, caps
-        self.order = order
-        self._inner: TorchDataLoader[Any] | None = None
-        self._options: InnerOptions | None = None
-        self._doing: torch.Tensor | None = None
-        self._stacks: str | None = None
+    def __init__(self, dataset: Any, batches: Iterable[Any], *, once: bool, early: bool) -> None:  # noqa: ANN401
+        self.dataset, self._batches, self._once, self._early = dataset, batches, once, early
+        self._kept: _Made | None = None
+        self._last: weakref.ref[EpochIterator] | None = None
 
-    def epoch(self, options: InnerOptions, generator: torch.Generator | None) -> "EpochIterator":
+    def epoch(self, options: InnerOptions, rules: FetchRules, draw: Draw, caps: ErrorCaps) -> "EpochIterator":
         """Begin a pass; persistent workers of the last pass go on if nothing has changed."""
         ahead = options.num_workers * (options.prefetch_factor or 2)
-        self.order.most_ahead = None if options.in_order or not ahead else _AHEAD_FACTOR * ahead
-        if self._inner is None or self._options != options or not options.persistent_workers:
-            self._make(options, generator)
-        assert self._inner is not None
-        self._inner.generator = generator
-        return EpochIterator(self, iter(self._inner), options)
+        most_ahead = None if options.in_order or not options.sorts or not ahead else _AHEAD_FACTOR * ahead
+        made = self._kept
+        if made is None or (made.options, made.rules) != (options, rules):
+            self.close()
+            made = self._make(options, rules, draw.generator)
+        made.order.begin(draw.base, draw.epoch_of, most_ahead)
+        made.loader.generator = draw.generator
+        inner = iter(made.loader)
+        if options.num_workers:
+            name_deaths()
+        if not options.persistent_workers:
+            return EpochIterator(self, made, inner, caps)
+        self._kept = made
+        last = None if self._last is None else self._last()
+        if last is not None and last.made is made:  # as in torch, a loader with persistent workers has one iterator
+            last.begin(inner, caps)
+            return last
+        begun = EpochIterator(self, made, inner, caps)
+        self._last = weakref.ref(begun)
+        return begun
 
-    def _make(self, options: InnerOptions, generator: torch.Generator | None) -> None:
-        self.close()
-        workers = options.num_workers
-        self._options = options
-        if workers:
-            self._doing = torch.full((workers + 1, 3), -1, dtype=torch.int64).share_memory_()
-            if self.hang_seconds > 0:
-                self._stacks = tempfile.mkdtemp(prefix="fastfeed-loader-")
-                weakref.finalize(self, shutil.rmtree, self._stacks, ignore_errors=True)
-        init = WorkerInit(options.worker_init_fn, stacks=self._stacks, hang_seconds=self.hang_seconds)
-        extra = {"in_order": options.in_order} if _has_in_order() else {}
-        self._inner = TorchDataLoader(
-            Fetcher(self.dataset, self.rules, self._doing), batch_size=None, sampler=self.order,  # type: ignore[arg-type]
-            num_workers=workers, collate_fn=identity, pin_memory=options.pin_memory, timeout=options.timeout,
-            worker_init_fn=init if workers else None, generator=generator,
-            multiprocessing_context=options.multiprocessing_context, prefetch_factor=options.prefetch_factor,
+    def _make(self, options: InnerOptions, rules: FetchRules, generator: torch.Generator | None) -> "_Made":
+        count = options.num_workers
+        order = TaskOrder(self._batches, batched=rules.batched, once=self._once, early=self._early)
+        workers = Workers(count, options.stack_seconds) if count else None
+        init = None
+        if workers is not None:
+            init = WorkerInit(options.worker_init_fn, stack_paths=workers.stack_paths, stack_seconds=workers.stack_seconds)
+        extra: dict[str, Any] = {"in_order": options.in_order} if HAS_IN_ORDER else {}
+        fetcher = Fetcher(self.dataset, rules, None if workers is None else workers.whereabouts)
+        loader = _Inner(
+            fetcher,  # type: ignore[arg-type]  # it stands for one
+            batch_size=None, sampler=order, num_workers=count, collate_fn=identity, pin_memory=options.pin_memory,
+            timeout=options.timeout, worker_init_fn=init, generator=generator,
+            multiprocessing_context=options.multiprocessing_context if count else None,
+            prefetch_factor=options.prefetch_factor if count else None,
             persistent_workers=options.persistent_workers, pin_memory_device=options.pin_memory_device, **extra,
         )  # fmt: skip
+        return _Made(loader, fetcher, order, Crew(workers, order, self.dataset), options, rules)
+
+    def forget(self, made: "_Made") -> None:
+        """Its workers cannot be used again."""
+        if self._kept is made:
+            self.close()
 
     def close(self) -> None:
         """Let go of workers that were kept."""
-        self._inner = self._doing = None
-        if self._stacks is not None:
-            shutil.rmtree(self._stacks, ignore_errors=True)
-            self._stacks = None
-
-    def whereabouts(self, worker: int) -> tuple[int, int]:
-        """(batch, position within it) that a worker is at; (-1, -1) where it has not begun."""
-        if self._doing is None:
-            return -1, -1
-        row = self._doing[worker + 1]
-        return int(row[0]), int(row[1])
-
-    def worker_of(self, pid: int) -> int | None:
-        """The worker with a process number."""
-        if self._doing is None:
-            return None
-        hits = (self._doing[:, 2] == pid).nonzero()
-        return int(hits[0]) - 1 if len(hits) else None
-
-    def dead_workers(self, patience_seconds: float = 0.0) -> dict[int, str]:
-        """Workers that have ended, and how. One that is dying is waited for a little."""
-        deadline = time.monotonic() + patience_seconds
-        while True:
-            found = {}
-            for worker, row in enumerate(self._doing[1:].tolist() if self._doing is not None else ()):
-                ended = _ended(row[2]) if row[2] > 0 else None
-                if ended is not None:
-                    found[worker] = ended
-            if found or time.monotonic() >= deadline:
-                return found
-            time.sleep(0.01)
-
-    def stack_of(self, worker: int) -> str:
-        """The Python stack that a hanging worker left; empty where it left none."""
-        if self._stacks is None:
-            return ""
-        try:
-            with open(f"{self._stacks}/{worker}", encoding="utf-8", errors="replace") as file:
-                text = file.read()
-        except OSError:
-            return ""  # it has not begun: there is nothing to tell
-        own = text.rpartition("\nThread ")[2].splitlines()[1:]  # the last thread is the one that fetches
-        stop = next((at for at, line in enumerate(own) if _FETCH_FILE in line), len(own))
-        return "\n".join(["Its stack, most recent call first:", *own[:stop]]) if own else ""
-
-    def name(self, index: Any) -> str:  # noqa: ANN401 - any index
-        """An index for a message, with key and source path where the dataset knows them."""
-        identity_of = getattr(self.dataset, "identity", None)
-        if identity_of is None or not isinstance(index, int):
-            return f"sample {index!r}"
-        try:
-            found = identity_of(index)
-        except Exception:  # noqa: BLE001 - a name that cannot be looked up is left out, the fault itself is being reported
-            return f"sample {index!r}"
-        source = f", source {found.source.decode(errors='backslashreplace')!r}" if getattr(found, "source", None) else ""
-        return f"sample {index!r} (key {getattr(found, 'key', None)!r}{source})"
-
-    def doing_text(self, worker: int) -> str:
-        """Which sample a worker is at, for a message."""
-        batch, position = self.whereabouts(worker)
-        indices = self.order.pending.get(batch)
-        if indices is None:
-            return "before its first batch" if batch < 0 else f"after batch {batch}"
-        index = indices[position] if self.rules.batched and 0 <= position < len(indices) else indices
-        return f"at {self.name(index)}, number {position} of batch {batch} {indices_text(indices)}"
+        self._kept = self._last = None
 
 
-def _ended(pid: int) -> str | None:
-    """How a child ended, None while it runs. It is left to be waited for by whoever started it."""
-    try:
-        facts = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return "has ended"  # waited for already
-    if facts is None:
-        return None
-    if facts.si_code == os.CLD_EXITED:
-        return f"ended with exit code {facts.si_status}"
-    return f"was killed by {signal.Signals(facts.si_status).name}"
+@dataclass(slots=True)
+class _Made:
+    """An inner loader and what belongs to it. It knows no engine: a circle would keep workers until it is collected."""
 
-
-def _has_in_order() -> bool:
-    return "in_order" in TorchDataLoader.__init__.__annotations__ or hasattr(TorchDataLoader, "in_order")
+    loader: _Inner
+    fetcher: Fetcher
+    """In this process; workers have copies."""
+    order: TaskOrder
+    crew: Crew
+    options: InnerOptions
+    rules: FetchRules
 
 
 @dataclass(slots=True)
@@ -231,29 +167,37 @@ class Handed:
     """Indices in the batches, those of left-out samples counted."""
     indices: Any = ()
     """Of the last batch, as the sampler gave them."""
-
-
-class _WorkerFailed(RuntimeError):
-    """A worker's end, told with its samples."""
+    start: int = 0
+    """Samples of the pass in the batches before the last one, in the sampler's order."""
+    count: int = 0
+    """Samples of the last batch, those of left-out samples counted."""
 
 
 class EpochIterator:
     """One pass over the data: what ``iter(loader)`` gives."""
 
-    def __init__(self, engine: Engine, inner: Iterator[Any], options: InnerOptions) -> None:
-        self._engine, self._inner, self._options = engine, inner, options
+    def __init__(self, engine: Engine, made: _Made, inner: Iterator[Any], caps: ErrorCaps) -> None:
+        self._engine, self.made = engine, made
+        seconds = made.options.hang_seconds
+        self._watch = Watchman(made.crew.hanging, seconds) if made.options.num_workers and seconds > 0 else None
+        self.begin(inner, caps)
+
+    def begin(self, inner: Iterator[Any], caps: ErrorCaps) -> None:
+        """A pass begins, with the iterator of the inner loader."""
+        self._inner = inner
+        self._pass: Pass = self.made.order.current
         self._early: dict[int, tuple[Any, list[Failure]]] = {}
         """Batches that came before their turn."""
         self._next = 0
+        self._broken: str | None = None
         self.handed = Handed()
-        self.faults = FaultCounter(engine.caps) if engine.rules.on_error != "raise" else None
-        self._watch = _Watchman(self) if options.num_workers and engine.hang_seconds > 0 else None
+        self.faults = FaultCounter(caps)
 
     def __iter__(self) -> "EpochIterator":
         return self
 
     def __len__(self) -> int:
-        return len(self._engine.order.batches)  # type: ignore[arg-type]
+        return len(self.made.order)
 
     def __next__(self) -> Any:  # noqa: ANN401 - a batch
         """The next batch, in the sampler's order.
@@ -261,71 +205,106 @@ class EpochIterator:
         Raises:
             Exception: What a sample raised, of its own type, with the sample's name in its message.
             RuntimeError: A worker died or took longer than timeout; the message names the samples.
+            DecodeError: on_error tolerates no more.
         """
+        if self._broken is not None:
+            raise RuntimeError(self._broken)
         try:
-            data, failures = self._take()
-        except _WorkerFailed as error:
-            raise RuntimeError(*error.args) from error.__cause__
+            number, data, failures = self._take()
         except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
+            if not about_workers(error) or self.made.crew.workers is None:
                 raise
-            raise RuntimeError(self._worker_failed(error).args[0]) from error  # torch's signal handler spoke between two lines
-        for failure in failures:
-            LOG.warning("%s", self._told(failure))
+            raise self._lost(error)  # noqa: B904 - it has its cause; a name for it would make a circle with this frame
+        self._count(number, failures)
         if isinstance(data, Failure):
-            raise self._raised(data)
-        self.handed.batches += 1
-        self.handed.samples += len(self.handed.indices) if self._engine.rules.batched else 1
+            raise self._raised(data, number)
         return data
 
-    def _take(self) -> tuple[Any, list[Failure]]:
-        while self._next not in self._early:
-            number, data, failures = self._receive()
-            if number < 0:
-                continue
-            self._early[number] = (data, failures)
-        indices = self.handed.indices = self._engine.order.pending.pop(self._next)
-        found = self._early.pop(self._next)
-        if self.faults is not None:
-            names = [f"{self._engine.name(failure.index)}: {failure.kind}: {failure.message}" for failure in found[1]]
-            self.faults.batch(len(indices) if self._engine.rules.batched else 1, names)
-        self._next += 1
-        return found
+    def _lost(self, error: RuntimeError) -> WorkerLost:
+        lost = self.made.crew.lost(error)
+        self._broken = str(lost)
+        self._engine.forget(self.made)
+        return lost
 
-    def _receive(self) -> tuple[int, Any, list[Failure]]:
+    def _raised(self, failure: Failure, number: int) -> Exception:
+        original, self.made.fetcher.original = self.made.fetcher.original, None
+        return raised(failure, self._engine.dataset, number, original)
+
+    def _count(self, number: int, failures: list[Failure]) -> None:
+        drawn, handed = self._pass.pending.pop(number), self.handed
+        handed.indices, handed.start, handed.count = drawn.indices, drawn.start, drawn.count
+        handed.batches += 1
+        handed.samples += drawn.count
+        what = {"skip": "left out", "replace": "replaced"}.get(self.made.rules.on_error, "failed")
+        failed = {}
+        for failure in failures:
+            name = sample_name(self._engine.dataset, failure.index)
+            failed[failure.position] = f"{name}: {failure.kind}: {failure.message}"
+            LOG.warning("%s was %s: %s: %s", name, what, failure.kind, failure.message)
+        if self.made.rules.on_error != "raise":
+            self.faults.batch(drawn.count, failed)
+
+    # ------------------------------------------------------------------------------------------------ what comes back
+    def _take(self) -> tuple[int, Any, list[Failure]]:
+        """The batch whose turn it is."""
+        if self._next not in self._early:
+            self._next = self._await()
+        found = self._early.pop(self._next)
+        number = self._next
+        self._next += 1
+        return number, *found
+
+    def _await(self) -> int:
+        """Receive until the batch whose turn it is has come; its number. Where nothing is sorted, any batch has its turn."""
+        since = time.monotonic()
         if self._watch is not None:
             self._watch.waiting()
+        try:
+            while True:
+                number, data, failures = self._receive()
+                if number >= 0:
+                    self._early[number], since = (data, failures), time.monotonic()
+                    if number == self._next or not self.made.options.sorts:
+                        return number
+                elif 0 < self.made.options.timeout < time.monotonic() - since:
+                    msg = f"DataLoader timed out after {self.made.options.timeout} seconds"
+                    raise RuntimeError(msg)  # torch's words: it heard from the other workers, which have nothing to do
+        finally:
+            if self._watch is not None:
+                self._watch.arrived()
+
+    def _receive(self) -> tuple[int, Any, list[Failure]]:
         try:
             found: tuple[int, Any, list[Failure]] = next(self._inner)
         except StopIteration:
             self._prove_complete()
             raise
-        except RuntimeError as error:
-            raise self._worker_failed(error) from error
-        except (EOFError, ConnectionError) as error:  # a worker died while it handed over a tensor
-            if not self._engine.dead_workers(patience_seconds=_DYING_SECONDS):
+        except Exception as error:
+            if self._pass.sampler_failed or about_workers(error):
                 raise
-            raise self._worker_failed(error) from error
-        finally:
-            if self._watch is not None:
-                self._watch.arrived()
+            if str(error).startswith("Caught "):  # of worker_init_fn: such a worker cannot go on
+                self._broken = str(error)
+                error.__traceback__ = None  # torch's frames make a circle with it, which would keep the workers for a while
+                raise
+            lost = self.made.crew.obituary(_DYING_SECONDS) if isinstance(error, OSError | EOFError | RuntimeError) else None
+            if lost is None:
+                raise
+            raise RuntimeError(lost) from error  # a worker died while it handed over a tensor
         return found
 
     def _prove_complete(self) -> None:
         """Everything that the sampler gave was delivered."""
-        if self._watch is not None:
-            self._watch.stop()
-        pending = self._engine.order.pending
+        pending = self._pass.pending
         if pending:
             first = next(iter(pending))
             msg = (
                 f"the epoch ended with {len(pending)} batches missing, the first is batch {first} "
-                f"{indices_text(pending[first])}: this is a fault of the loader, please report it"
+                f"{indices_text(pending[first].indices)}: this is a fault of the loader, please report it"
             )
             raise RuntimeError(msg)
 
     def close(self) -> None:
-        """End the pass: workers stop, what was fetched ahead is dropped."""
+        """End the pass: workers stop, unless they are persistent; what was fetched ahead is dropped."""
         if self._watch is not None:
             self._watch.stop()
         self._early.clear()
@@ -334,116 +313,3 @@ class EpochIterator:
     def __del__(self) -> None:
         if getattr(self, "_watch", None) is not None:
             self._watch.stop()  # type: ignore[union-attr]
-
-    # ------------------------------------------------------------------------------------------------ faults
-    def _told(self, failure: Failure) -> str:
-        what = {"skip": "left out", "replace": "replaced"}.get(self._engine.rules.on_error, "failed")
-        return f"{self._engine.name(failure.index)} was {what}: {failure.kind}: {failure.message}"
-
-    def _raised(self, failure: Failure) -> BaseException:
-        """A failure as an exception of its own type, its message beginning as torch's does."""
-        where = "in the main process" if failure.worker == MAIN else f"in DataLoader worker process {failure.worker}"
-        batch = self._next - 1
-        if failure.index is not None:
-            who = f"{self._engine.name(failure.index)} of batch {batch}"
-        else:
-            who = f"batch {batch} ({failure.stage} of {failure.count} samples)"
-        msg = f"Caught {failure.kind} {where}, {who}: {failure.message}\nOriginal {failure.trace}"
-        kind = _found(failure.importable)
-        if kind is None or kind in {StopIteration, GeneratorExit, StopAsyncIteration} or not issubclass(kind, Exception):
-            return RuntimeError(msg)  # a StopIteration of user code would end the epoch as if all were well
-        return _built(kind, msg, failure)
-
-    def _worker_failed(self, error: Exception) -> "_WorkerFailed":
-        """torch's error about a worker, with the samples that were on their way."""
-        engine, text = self._engine, str(error).removesuffix(" ").removesuffix(".")
-        dead = engine.dead_workers()
-        if not isinstance(error, RuntimeError):
-            text = "; ".join(f"DataLoader worker {worker} {how}" for worker, how in dead.items())
-        named = [int(pid) for found in _PIDS.finditer(text) for pid in re.findall(r"\d+", found.group(1))]
-        workers = [worker for pid in named if (worker := engine.worker_of(pid)) is not None and worker >= 0]
-        if not workers:
-            workers = list(dead) or list(range(self._options.num_workers))
-        lines = [f"worker {worker} was {engine.doing_text(worker)}" for worker in workers]
-        stacks = [stack for worker in workers if (stack := engine.stack_of(worker))]
-        hint = (
-            "A worker that is killed mostly ran out of memory; a crash is mostly in a decoder: look at the samples named here."
-        )
-        return _WorkerFailed("\n".join([f"{text}: {'; '.join(lines)}. {hint}", *stacks]))
-
-
-def _found(importable: tuple[str, str] | None) -> type[BaseException] | None:
-    """An exception's type by its name."""
-    if importable is None:
-        return None
-    module, name = importable
-    try:
-        found: Any = sys.modules.get(module) or import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError):
-        return None
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None
-
-
-class _KeyErrorText(str):
-    """KeyError shows the repr of its argument, which would make a traceback one long line."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _built(kind: type[BaseException], msg: str, failure: Failure) -> BaseException:
-    """An exception of the type that was raised; RuntimeError where its type cannot be made from a text alone."""
-    try:
-        if failure.facts:
-            facts = {name: value for name, value in failure.facts.items() if name != "message" and value is not None}
-            return kind(msg, **facts)
-        return kind(_KeyErrorText(msg) if kind is KeyError else msg)
-    except Exception:  # noqa: BLE001 - a type that wants other arguments: its name and words are in the message
-        return RuntimeError(msg)
-
-
-class _Watchman:
-    """A thread that says which sample a worker hangs at, once for each wait."""
-
-    def __init__(self, epoch: EpochIterator) -> None:
-        self._epoch = weakref.ref(epoch)
-        self._seconds = epoch._engine.hang_seconds  # noqa: SLF001 - two halves of one thing
-        self._since: float | None = None
-        self._told = False
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="fastfeed-watch", daemon=True)
-        self._thread.start()
-
-    def waiting(self) -> None:
-        """The main process begins to wait."""
-        self._since, self._told = time.monotonic(), False
-
-    def arrived(self) -> None:
-        """A batch came."""
-        self._since = None
-
-    def stop(self) -> None:
-        """No more."""
-        self._stop.set()
-
-    def _run(self) -> None:
-        pause = min(1.0, self._seconds / 4)
-        while not self._stop.wait(pause):
-            epoch, since = self._epoch(), self._since
-            if epoch is None:
-                return
-            if since is not None and not self._told and time.monotonic() - since > self._seconds + pause:
-                self._told = True
-                self._tell(epoch, time.monotonic() - since)
-
-    @staticmethod
-    def _tell(epoch: EpochIterator, seconds: float) -> None:
-        engine = epoch._engine  # noqa: SLF001 - two halves of one thing
-        for worker in range(epoch._options.num_workers):  # noqa: SLF001
-            stack = engine.stack_of(worker)
-            if stack:
-                LOG.warning("no batch for %.0f s: worker %d is %s\n%s", seconds, worker, engine.doing_text(worker), stack)

@@ -1,9 +1,16 @@
 """What the loader does about samples that fail: policies, caps, and which sample stands in for another."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 
 from fastfeed.errors import DecodeError, UsageError
-from fastfeed.feed.seeds import mix
+from fastfeed.feed.order import OrderSampler
+from fastfeed.feed.recipe import Recipe
+from fastfeed.feed.seeds import mix, number_of
 from fastfeed.units import format_count
 
 ON_ERROR = ("raise", "skip", "replace")
@@ -27,17 +34,53 @@ class Replacement:
     """Which sample stands in for one that failed: a pure function of base, epoch and index, the same on every rank.
 
     Args:
-        size: Samples of the dataset.
-        base: Of sample mode's random numbers, or the loader's seed, or 0.
+        pool: The samples that may: indices.
+        base: The loader's seed, or 0.
     """
 
-    size: int
+    pool: Sequence[Any]
     base: int
 
-    def __call__(self, index: object, epoch: int, attempt: int) -> int:
+    def __call__(self, index: object, epoch: int, attempt: int) -> Any:  # noqa: ANN401 - an index of the pool
         """Another index."""
-        number = index if isinstance(index, int) else hash(index)
-        return mix(mix(self.base + epoch) ^ mix(number) ^ mix(attempt + 0x5F)) % self.size
+        return self.pool[mix(mix(self.base + epoch) ^ mix(number_of(index)) ^ mix(attempt + 0x5F)) % len(self.pool)]
+
+
+def pool_of(sampler: object, size: int, *, forced: bool) -> Sequence[Any]:
+    """The samples that a sampler may draw, so that none from outside (a validation split) stands in for one of them.
+
+    Args:
+        sampler: A loader's sampler or batch sampler.
+        size: Samples of the dataset.
+        forced: Take all samples of the dataset where the sampler does not tell.
+
+    Raises:
+        UsageError: It does not tell.
+    """
+    while type(sampler) is BatchSampler:
+        sampler = sampler.sampler
+    if isinstance(sampler, OrderSampler):
+        return _Unskipped(sampler.recipe)
+    if isinstance(sampler, SubsetRandomSampler):
+        return sampler.indices
+    if forced or isinstance(sampler, DistributedSampler) or type(sampler) in {RandomSampler, SequentialSampler}:
+        return range(size)
+    msg = f"on_error='replace' has to know which samples may stand in, and {type(sampler).__qualname__} does not tell"
+    hint = "Use on_error='skip', or say with force_on_error=True that any sample of the dataset may."
+    raise UsageError(msg, hint=hint)
+
+
+class _Unskipped(Sequence[int]):
+    """The positions that an order of ours draws."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+
+    def __len__(self) -> int:
+        return self._recipe.size
+
+    def __getitem__(self, number: Any) -> Any:  # noqa: ANN401 - one number is all that is asked for
+        return int(self._recipe.positions(np.array([number], dtype=np.int64))[0])
 
 
 class FaultCounter:
@@ -52,25 +95,26 @@ class FaultCounter:
         self.seen = self.failed = self.consecutive = 0
         self.names: list[str] = []
 
-    def batch(self, size: int, names: list[str]) -> None:
+    def batch(self, size: int, failed: Mapping[int, str]) -> None:
         """A batch came.
 
         Args:
             size: Samples that were asked for.
-            names: Of those that failed.
+            failed: Those that failed: position in the batch -> how to call it.
 
         Raises:
             DecodeError: They are too many.
         """
         self.seen += size
-        if not names:
+        if not failed:
             self.consecutive = 0
             return
-        self.failed += len(names)
-        self.consecutive = self.consecutive + len(names) if len(names) >= size else 0
-        self.names = [*self.names, *names][-_SHOWN:]
-        if self.consecutive >= self.caps.consecutive:
-            raise self._too_many(f"{format_count(self.consecutive, 'sample')} failed one after another")
+        self.failed += len(failed)
+        self.names = [*self.names, *failed.values()][-_SHOWN:]
+        for position in range(size):
+            self.consecutive = self.consecutive + 1 if position in failed else 0
+            if self.consecutive >= self.caps.consecutive:
+                raise self._too_many(f"{format_count(self.consecutive, 'sample')} failed one after another")
         if self.seen >= _MIN_SEEN and self.failed / self.seen > self.caps.rate:
             raise self._too_many(
                 f"{self.failed:,} of {format_count(self.seen, 'sample')} failed ({self.failed / self.seen:.1%})"

@@ -5,29 +5,28 @@ whatever happens to a sample is seen where its index is known; what goes back to
 Failure, never an exception that torch would carry without saying whose it is.
 """
 
-import faulthandler
-import os
 import sys
 import time
 import traceback
-from array import array
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from multiprocessing.reduction import ForkingPickler
-from numbers import Number
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
-from torch.utils.data import get_worker_info
+from torch.utils.data import Dataset, default_collate, get_worker_info
 
+from fastfeed.feed.naming import plain_index
+from fastfeed.feed.pickling import unpicklable
 from fastfeed.feed.seeds import Seeds, states_kept
-from fastfeed.sample import printable
+from fastfeed.feed.tasks import BatchTask
+from fastfeed.feed.workers import DONE, WHOLE, Watch, Whereabouts
 
-_PLAIN = (str, bytes, bytearray, type(None), np.ndarray, np.generic, Number)
 _REST_SECONDS = 0.002
 MAIN = -1
 """Worker number of the main process."""
+_FACTS = ("message", "path", "shard", "sample", "key", "source", "member", "start", "stop", "expected", "got", "hint")
+_NOT_THE_SAMPLE = (MemoryError, ImportError)
+"""Faults of the machine or the program, which no policy about samples tolerates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Failure:
     """What one sample did instead of becoming data. Plain values: it passes any pipe."""
 
     index: Any
-    """As the sampler gave it; None where it was the batch as a whole (collate)."""
+    """As the sampler gave it; None where it was the batch as a whole."""
     stage: str
     """"fetch", "collate" or "pickle"."""
     kind: str
@@ -50,44 +49,34 @@ class Failure:
     """Of a FastfeedError: where, expected, got, hint."""
     count: int = 1
     """How many samples were in what failed."""
+    position: int = 0
+    """Of the sample in its batch."""
 
     @classmethod
-    def of(cls, error: BaseException, index: Any, stage: str, count: int = 1) -> "Failure":  # noqa: ANN401 - any index
+    def of(cls, error: BaseException, index: Any, stage: str, worker: int = MAIN) -> "Failure":  # noqa: ANN401
         """From an exception that is being handled."""
         kind = type(error)
         found: Any = sys.modules.get(kind.__module__)
         for part in kind.__qualname__.split("."):
             found = getattr(found, part, None)
-        info = get_worker_info()
-        names = ("message", "path", "shard", "sample", "key", "source", "member", "start", "stop", "hint")
-        facts = {name: getattr(error, name) for name in names if hasattr(error, "exit_code") and hasattr(error, name)}
+        facts = {name: _plain_fact(getattr(error, name, None)) for name in _FACTS} if hasattr(error, "exit_code") else {}
         return cls(
-            _plain_index(index), stage, kind.__name__, str(error), "".join(traceback.format_exception(error)),
-            MAIN if info is None else info.id, (kind.__module__, kind.__qualname__) if found is kind else None, facts, count,
+            None if index is None else plain_index(index), stage, kind.__name__, _text(error),
+            "".join(traceback.format_exception(error)), worker,
+            (kind.__module__, kind.__qualname__) if found is kind else None,
+            {name: value for name, value in facts.items() if value is not None},
         )  # fmt: skip
 
 
-def _plain_index(index: Any) -> Any:  # noqa: ANN401 - any index
-    return index if isinstance(index, int | str | bytes | tuple | type(None)) else repr(index)
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as other:  # noqa: BLE001 - user code, and the fault that it tells of must not be lost
+        return f"<its text cannot be had: {type(other).__name__}>"
 
 
-class BatchTask:
-    """What goes to a worker for one batch.
-
-    Args:
-        number: Of the batch within the epoch; negative: there is nothing to do, since enough is fetched ahead.
-        indices: As the batch sampler gave them; a single index without batching.
-        epoch: Which epoch it is; it travels with each task, so persistent workers know.
-        base: What sample mode draws from; None in torch mode.
-    """
-
-    __slots__ = ("base", "epoch", "indices", "number")
-
-    def __init__(self, number: int, indices: Any, epoch: int, base: int | None) -> None:  # noqa: ANN401 - any index
-        self.number, self.indices, self.epoch, self.base = number, indices, epoch, base
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return BatchTask, (self.number, self.indices, self.epoch, self.base)
+def _plain_fact(value: object) -> object:
+    return value if isinstance(value, int | float | str | type(None)) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +100,22 @@ class Fetcher:
     Args:
         dataset: Any map-style dataset.
         rules: How.
-        doing: Shared int64 array of shape (workers + 1, 3): batch and position within it that each worker is at, and its
-            process; row 0 is the main process. None where nobody looks.
+        whereabouts: Where workers write down what they are at. None where nobody looks.
     """
 
-    def __init__(self, dataset: Any, rules: FetchRules, doing: torch.Tensor | None = None) -> None:  # noqa: ANN401
-        self.dataset, self.rules, self.doing = dataset, rules, doing
+    def __init__(self, dataset: Any, rules: FetchRules, whereabouts: Whereabouts | None = None) -> None:  # noqa: ANN401
+        self.dataset, self.rules, self.whereabouts = dataset, rules, whereabouts
+        self.worker = MAIN
         self.watch: Watch | None = None
+        self.original: Exception | None = None
+        """In the main process the exception behind the Failure that was given last. It is no part of the Failure: its
+        traceback has the frames that hold the Failure, and would keep all of the pass alive."""
 
     def __getitem__(self, task: BatchTask) -> tuple[Any, ...]:
         """(batch number, data or Failure, failures that were skipped or replaced)."""
+        if task.number < 0:
+            time.sleep(_REST_SECONDS)
+            return task.number, None, []
         if self.watch is None:
             return self._fetch(task)
         self.watch.begin()
@@ -130,46 +125,61 @@ class Fetcher:
             self.watch.end()
 
     def _fetch(self, task: BatchTask) -> tuple[Any, ...]:
-        if task.number < 0:
-            time.sleep(_REST_SECONDS)
-            return task.number, None, []
-        if task.base is not None and get_worker_info() is None:
-            with states_kept():  # the training loop's own random numbers are not ours to change
-                return self._prepare(task)
-        return self._prepare(task)
-
-    def _prepare(self, task: BatchTask) -> tuple[Any, ...]:
-        seeds = None if task.base is None else Seeds(task.base, task.epoch)
         failures: list[Failure] = []
-        if not self.rules.batched:
-            data = self._one(task, 0, task.indices, seeds, failures)
+        if task.base is not None and self.worker == MAIN:
+            with states_kept():  # the training loop's own random numbers are not ours to change
+                data = self._prepared(task, failures)
         else:
-            data = self._many(task, seeds, failures)
-        if data is _SKIPPED:
-            return task.number, _nothing_left(failures[-1], 1), failures
-        if isinstance(data, Failure):
-            return task.number, data, failures
-        if self.rules.batched and failures and not data:
-            return task.number, _nothing_left(failures[-1], len(failures)), failures
-        try:
-            collated = self.rules.collate(data)
-        except Exception as error:  # noqa: BLE001 - any fault of user code is reported with its batch
-            return task.number, Failure.of(error, None, "collate", len(data) if self.rules.batched else 1), failures
-        wrong = None if get_worker_info() is None else unpicklable(collated)
-        if wrong is not None:
-            return task.number, self._whose(task, data, wrong), failures
-        return task.number, collated, failures
+            data = self._prepared(task, failures)
+        self._at(task.number, DONE)
+        if not isinstance(data, Failure):
+            self.original = None
+        return task.number, data, failures
 
-    def _many(self, task: BatchTask, seeds: Seeds | None, failures: list[Failure]) -> "list[Any] | Failure":
+    def _prepared(self, task: BatchTask, failures: list[Failure]) -> Any:  # noqa: ANN401 - a batch, or a Failure
+        seeds = None if task.base is None else Seeds(task.base, task.epoch)
+        count = len(task.indices) if self.rules.batched else 1
+        samples = self._many(task, seeds, failures) if self.rules.batched else self._one(task, 0, task.indices, seeds, failures)
+        if isinstance(samples, Failure):
+            return samples
+        if samples is _SKIPPED or (failures and self.rules.batched and not samples):
+            return _nothing_left(failures[-1], count)
+        self._at(task.number, WHOLE)
+        try:
+            collated = self.rules.collate(samples)
+        except Exception as error:  # noqa: BLE001 - any fault of user code is reported with its batch
+            return self._failure(error, None, "collate", count=count)
+        wrong = None if self.worker == MAIN else unpicklable(collated)
+        return collated if wrong is None else self._whose(task, samples, wrong, failures)
+
+    # ------------------------------------------------------------------------------------------------ samples
+    def _many(self, task: BatchTask, seeds: Seeds | None, failures: list[Failure]) -> Any:  # noqa: ANN401 - samples, or a Failure
         together = getattr(self.dataset, "__getitems__", None)
-        if together and seeds is None:
-            self._at(task.number, 0)
-            try:
-                return together(task.indices)  # type: ignore[no-any-return]
-            except Exception as error:  # noqa: BLE001 - which sample it was is found by asking for each
-                culprit = self._singly(task, seeds, failures)
-                return Failure.of(error, None, "fetch", len(task.indices)) if isinstance(culprit, list) else culprit
-        return self._singly(task, seeds, failures)
+        if not together or (seeds is not None and self._has_single_samples()):
+            return self._singly(task, seeds, failures)
+        self._at(task.number, WHOLE)
+        if seeds is not None:
+            seeds.apply(next(iter(task.indices), 0))
+        try:
+            samples = together(task.indices)
+            self._prove_count(samples, task)
+        except Exception as error:  # noqa: BLE001 - which sample it was is found by asking for each
+            whole = self._failure(error, None, "fetch", count=len(task.indices))
+            if not self._has_single_samples():
+                return whole
+            found = self._singly(task, seeds, failures)
+            return found if isinstance(found, Failure) or failures else whole
+        return samples
+
+    def _has_single_samples(self) -> bool:
+        own = getattr(type(self.dataset), "__getitem__", None)
+        return own is not None and own is not Dataset.__getitem__
+
+    def _prove_count(self, samples: Any, task: BatchTask) -> None:  # noqa: ANN401 - what __getitems__ gave
+        """A sample for each index. With a collate function of the user's it may be anything, such as a batch already."""
+        if self.rules.collate is default_collate and isinstance(samples, list | tuple) and len(samples) != len(task.indices):
+            msg = f"__getitems__ gave {len(samples)} samples for {len(task.indices)} indices"
+            raise RuntimeError(msg)
 
     def _singly(self, task: BatchTask, seeds: Seeds | None, failures: list[Failure]) -> "list[Any] | Failure":
         found = []
@@ -183,40 +193,49 @@ class Fetcher:
 
     def _one(self, task: BatchTask, position: int, index: Any, seeds: Seeds | None, failures: list[Failure]) -> Any:  # noqa: ANN401, PLR0917
         """One sample, or what on_error makes of it."""
-        wanted = index
-        for attempt in range(self.rules.attempts + 1):
+        wanted, rules = index, self.rules
+        for attempt in range(rules.attempts + 1):
             self._at(task.number, position)
             if seeds is not None:
-                seeds.apply(hash(wanted) if not isinstance(wanted, int) else wanted)
+                seeds.apply(wanted)
             try:
                 return self.dataset[wanted]
             except Exception as error:  # noqa: BLE001 - any fault of a sample is its own, and is reported with its name
-                failure = Failure.of(error, wanted, "fetch")
-            if self.rules.on_error == "raise":
+                failure = self._failure(error, wanted, "fetch", position=position)
+                tolerated = rules.on_error != "raise" and not isinstance(error, _NOT_THE_SAMPLE)
+            if not tolerated or attempt == rules.attempts:
                 return failure
             failures.append(failure)
-            if self.rules.on_error == "skip" or self.rules.replace is None:
+            if rules.replace is None:
                 return _SKIPPED
-            wanted = self.rules.replace(index, task.epoch, attempt)
-        return failure
+            wanted = rules.replace(index, task.epoch, attempt)
+        return _SKIPPED
+
+    def _failure(self, error: Exception, index: Any, stage: str, *, count: int = 1, position: int = 0) -> Failure:  # noqa: ANN401
+        if self.worker == MAIN:
+            self.original = error
+        return replace(Failure.of(error, index, stage, self.worker), count=count, position=position)
 
     def _at(self, batch: int, position: int) -> None:
-        if self.doing is not None:
-            info = get_worker_info()
-            row = self.doing[0 if info is None else info.id + 1]
-            row[0], row[1] = batch, position
+        if self.whereabouts is not None and self.worker != MAIN:
+            self.whereabouts.at(self.worker, batch, position)
 
-    def _whose(self, task: BatchTask, data: Any, wrong: str) -> Failure:  # noqa: ANN401 - what samples are
+    def _whose(self, task: BatchTask, samples: Any, wrong: str, failures: list[Failure]) -> Failure:  # noqa: ANN401 - what samples are
         """An object that cannot be sent: which sample it came from."""
-        index = task.indices
+        index, position = task.indices, 0
         if self.rules.batched:
-            at = next((at for at, sample in enumerate(data) if unpicklable(sample) is not None), None)
-            index = None if at is None else task.indices[at]
+            index = None
+            left_out = {failure.position for failure in failures} if self.rules.on_error == "skip" else set()
+            asked = [pair for pair in enumerate(task.indices) if pair[0] not in left_out]
+            if isinstance(samples, list | tuple) and len(samples) == len(asked):
+                found = (pair for pair, sample in zip(asked, samples, strict=True) if unpicklable(sample) is not None)
+                position, index = next(found, (0, None))
         try:
             msg = f"{wrong}; a worker process cannot send it to the main process"
             raise TypeError(msg)
         except TypeError as error:
-            return Failure.of(error, index, "pickle")
+            count = len(task.indices) if self.rules.batched else 1
+            return self._failure(error, index, "pickle", count=count, position=position)
 
 
 _SKIPPED = object()
@@ -225,47 +244,7 @@ _SKIPPED = object()
 def _nothing_left(last: Failure, count: int) -> Failure:
     """A batch of which no sample is left."""
     message = f"no sample of the batch is left; the last one: {last.message}"
-    return Failure(last.index, "fetch", last.kind, message, last.trace, last.worker, last.importable, {}, count)
-
-
-def unpicklable(data: Any) -> str | None:  # noqa: ANN401 - any batch
-    """Why data cannot be sent to another process, None where it can. Tensors and arrays are not copied for it."""
-    if _is_plain(data):
-        return None
-    try:
-        _Trial(_Nowhere()).dump(data)
-    except Exception as error:  # noqa: BLE001 - pickling runs code of any class
-        return f"a {type(data).__qualname__} cannot be pickled ({type(error).__name__}: {printable(str(error))[:300]})"
-    return None
-
-
-def _is_plain(data: Any) -> bool:  # noqa: ANN401
-    """Whether it consists of nothing but what surely can be pickled."""
-    if isinstance(data, torch.Tensor):
-        return type(data) in {torch.Tensor, torch.nn.Parameter}
-    if isinstance(data, np.ndarray):
-        return not data.dtype.hasobject
-    if isinstance(data, _PLAIN):
-        return True
-    if type(data) in {list, tuple}:
-        return all(map(_is_plain, data))
-    return type(data) is dict and all(map(_is_plain, data.values())) and all(map(_is_plain, data))
-
-
-class _Nowhere:
-    """A file that forgets."""
-
-    def write(self, data: bytes) -> int:
-        """Nothing is kept."""
-        return len(data)
-
-
-class _Trial(ForkingPickler):
-    """Pickles as a queue would, but leaves tensors' memory alone: it only finds out whether it can be done."""
-
-    def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401
-        """Tensors stand for themselves."""
-        return (int, ()) if isinstance(obj, torch.Tensor) else NotImplemented
+    return replace(last, message=message, facts={}, count=count)
 
 
 class WorkerInit:
@@ -274,25 +253,26 @@ class WorkerInit:
     Args:
         user: The user's worker_init_fn.
         threads: For torch's own operators in this worker; None leaves torch's choice, which is 1.
-        stacks: A folder where a worker that is at one batch for too long leaves its stack, None for no such thing.
-        hang_seconds: How long that is.
+        stack_paths: A file for each worker, where it leaves its stack if it is at one batch for too long; none for no such
+            thing.
+        stack_seconds: How long that is.
     """
 
     def __init__(
-        self, user: Callable[[int], Any] | None, *, threads: int | None = None, stacks: str | None = None,
-        hang_seconds: float = 0.0,
+        self, user: Callable[[int], Any] | None, *, threads: int | None = None, stack_paths: list[str] | None = None,
+        stack_seconds: float = 0.0,
     ) -> None:  # fmt: skip
-        self.user, self.threads, self.stacks, self.hang_seconds = user, threads, stacks, hang_seconds
+        self.user, self.threads, self.stack_paths, self.stack_seconds = user, threads, stack_paths or [], stack_seconds
 
     def __call__(self, worker: int) -> None:
         """Show the user's code the dataset that it knows, then call it."""
         info = get_worker_info()
         fetcher = getattr(info, "dataset", None)
         if isinstance(fetcher, Fetcher):
-            if fetcher.doing is not None:
-                fetcher.doing[worker + 1][2] = os.getpid()
-            if self.stacks is not None:
-                fetcher.watch = Watch(os.path.join(self.stacks, str(worker)), self.hang_seconds)
+            fetcher.worker = worker
+            if fetcher.whereabouts is not None:
+                fetcher.whereabouts.begun(worker)
+            fetcher.watch = Watch.begun(self.stack_paths[worker] if self.stack_paths else None, self.stack_seconds)
             object.__setattr__(info, "dataset", fetcher.dataset)  # frozen for users; the wrapper is ours
         if self.threads is not None:
             torch.set_num_threads(self.threads)
@@ -300,34 +280,6 @@ class WorkerInit:
             self.user(worker)
 
 
-class Watch:
-    """Leaves this process's Python stacks in a file if one batch takes too long. A C thread writes them: it needs no GIL.
-
-    Args:
-        path: The file.
-        seconds: What too long is.
-    """
-
-    def __init__(self, path: str, seconds: float) -> None:
-        self._file, self._seconds = open(path, "wb", buffering=0), seconds  # noqa: SIM115 - as long as the process
-
-    def begin(self) -> None:
-        """A batch begins."""
-        faulthandler.dump_traceback_later(self._seconds, file=self._file)
-
-    def end(self) -> None:
-        """It is done."""
-        faulthandler.cancel_dump_traceback_later()
-
-
 def identity(data: Any) -> Any:  # noqa: ANN401
     """What it is given: the collate function of the inner loader."""
     return data
-
-
-def indices_text(indices: Any) -> str:  # noqa: ANN401 - any index or list of them
-    """Indices for a message: few of them, whatever they are."""
-    if isinstance(indices, Sequence) and not isinstance(indices, str | bytes):
-        shown = ", ".join(str(index) for index in indices[:8])
-        return f"[{shown}{', ...' if len(indices) > 8 else ''}]"  # noqa: PLR2004 - those shown
-    return str(array("q", [indices])[0]) if isinstance(indices, int) else repr(indices)

@@ -1,7 +1,9 @@
 """Random generators that a dataset keeps for itself: each worker gets a copy, and all copies give the same numbers."""
 
 import random
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,33 +12,43 @@ import torch
 _DEPTH = 4
 _MANY = 64
 """Of a list or dict, so many entries are looked at."""
+_MOST = 4096
+"""So many values are looked at."""
+_DATA = (torch.Tensor, np.ndarray, str, bytes, int, float, type(None))
 _KINDS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 
 
 def stored_generators(dataset: Any) -> list[str]:  # noqa: ANN401 - any dataset
     """Where a dataset (its transforms, collate functions, inner datasets included) keeps generators of its own.
 
+    It looks at a few thousand values at most: annotations may be nested, and a first batch must not wait for them.
+
     Returns:
         Paths such as "transform.transforms[0].rng", with the kind of each.
     """
-    return sorted(set(_found(dataset, "", _DEPTH, set())))
+    found: set[str] = set()
+    seen: set[int] = set()
+    waiting = deque([(dataset, "", _DEPTH)])
+    while waiting and len(seen) < _MOST:
+        value, path, depth = waiting.popleft()
+        if id(value) in seen or isinstance(value, _DATA):
+            continue
+        seen.add(id(value))
+        if isinstance(value, _KINDS):
+            found.add(f"{path or 'the dataset itself'} ({type(value).__module__}.{type(value).__qualname__})")
+        elif depth:
+            waiting.extend((part, inner, depth - 1) for part, inner in _parts(value, path))
+    return sorted(found)
 
 
-def _found(value: Any, path: str, depth: int, seen: set[int]) -> Iterator[str]:  # noqa: ANN401
-    if id(value) in seen or isinstance(value, torch.Tensor | np.ndarray | str | bytes | int | float):
-        return
-    seen.add(id(value))
-    if isinstance(value, _KINDS):
-        yield f"{path or 'the dataset itself'} ({type(value).__module__}.{type(value).__qualname__})"
-        return
-    if depth == 0:
-        return
+def _parts(value: Any, path: str) -> Iterator[tuple[Any, str]]:  # noqa: ANN401
+    """What a value consists of, each with its path."""
     if isinstance(value, dict):
-        for key, part in list(value.items())[:_MANY]:
-            yield from _found(part, f"{path}[{key!r}]", depth - 1, seen)
+        for key, part in islice(value.items(), _MANY):
+            yield part, f"{path}[{key!r}]"
     elif isinstance(value, list | tuple):
         for at, part in enumerate(value[:_MANY]):
-            yield from _found(part, f"{path}[{at}]", depth - 1, seen)
+            yield part, f"{path}[{at}]"
     elif hasattr(value, "__dict__") and not isinstance(value, type):
-        for name, part in list(vars(value).items())[:_MANY]:
-            yield from _found(part, f"{path}.{name}" if path else name, depth - 1, seen)
+        for name, part in islice(vars(value).items(), _MANY):
+            yield part, f"{path}.{name}" if path else name

@@ -1,32 +1,32 @@
 """fastfeed.DataLoader: torch's DataLoader with one import changed."""
 
+import operator
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch.utils.data import BatchSampler, Dataset, IterableDataset, Sampler
 from torch.utils.data import DataLoader as TorchDataLoader
-from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from fastfeed.errors import UsageError
-from fastfeed.feed.engine import Engine, EpochIterator, Handed, InnerOptions, TaskOrder
-from fastfeed.feed.faults import ErrorCaps, Replacement, prove_policy
+from fastfeed.feed.engine import HAS_IN_ORDER, Draw, Engine, EpochIterator, Handed, InnerOptions
+from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.generators import stored_generators
+from fastfeed.feed.naming import indices_text, sample_id
 from fastfeed.feed.order import FeedSampler, OrderSampler
 from fastfeed.feed.ranks import Distributed
 
 _STATE_VERSION = 1
-_HAS_IN_ORDER = "in_order" in TorchDataLoader.__init__.__annotations__
 
 
 class Indexed(NamedTuple):
     """A batch with what it is made of: what a loader with_index gives."""
 
     batch: Any
-    index: torch.Tensor
+    index: torch.Tensor  # type: ignore[assignment]
     """Positions in the dataset; int64, shape (samples,). With on_error skip or replace those that were asked for."""
     key: list[Any] | None
     """Keys of the samples, where the dataset knows them."""
@@ -109,6 +109,7 @@ class DataLoader(TorchDataLoader[Any]):
         if rng not in {None, "torch", "sample"}:
             msg = "rng is 'torch' or 'sample'"
             raise UsageError(msg, got=repr(rng))
+        _prove_stream(dataset, {"rng": rng == "sample", "on_error": on_error != "raise", "with_index": with_index})
         prove_policy(
             on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error
         )
@@ -118,35 +119,35 @@ class DataLoader(TorchDataLoader[Any]):
         self.with_index, self.hang_seconds = with_index, hang_seconds
         ours = self._order_of(dataset, shuffle=bool(shuffle), drop_last=drop_last, given=(sampler, batch_sampler))
         workers = 0 if num_workers is None else num_workers
-        extra: dict[str, Any] = {"in_order": in_order} if _HAS_IN_ORDER else {}
+        extra: dict[str, Any] = {"in_order": in_order} if HAS_IN_ORDER else {}
         super().__init__(
-            dataset, batch_size, None if ours is not None else shuffle, ours if ours is not None else sampler, batch_sampler,
-            workers, collate_fn, bool(pin_memory), drop_last, timeout, worker_init_fn, multiprocessing_context, generator,
-            prefetch_factor=prefetch_factor, persistent_workers=bool(persistent_workers),
+            dataset, batch_size, None if ours is not None else shuffle, ours if ours is not None else sampler,
+            batch_sampler,  # type: ignore[arg-type]  # torch's annotation says lists, its code takes any batch
+            workers, collate_fn, False if pin_memory is None else pin_memory, drop_last, timeout, worker_init_fn,
+            multiprocessing_context, generator, prefetch_factor=prefetch_factor,
+            persistent_workers=False if persistent_workers is None else persistent_workers,
             pin_memory_device=pin_memory_device, **extra,
         )  # fmt: skip
-        if not _HAS_IN_ORDER:
+        if not HAS_IN_ORDER:
             self.in_order = in_order
         self._epoch = -1
         self._engine: Engine | None = None
-        self._handed = Handed()
+        self._handed: Handed | None = None
+        """Of the pass that was begun last, unless a position was loaded since."""
         self._told = False
 
     def _order_of(self, dataset: Any, *, shuffle: bool, drop_last: bool, given: tuple[Any, Any]) -> OrderSampler | None:  # noqa: ANN401
         """Our sampler, where something was asked for that only it can do."""
-        wanted = [
-            f"{name}={value!r}"
-            for name, value, default in (
-                ("seed", self.seed, None), ("distributed", self.distributed, None), ("shuffle_mode", self.shuffle_mode, "full"),
-            )
-            if value is not default and value != default
-        ]  # fmt: skip
-        if not wanted:
+        sharded = self.distributed is not None and self.distributed is not False
+        asked = {"seed": self.seed is not None, "distributed": sharded, "shuffle_mode": self.shuffle_mode != "full"}
+        wanted = [f"{name}={getattr(self, name)!r}" for name, is_asked in asked.items() if is_asked]
+        if not wanted or any(map(_drawn_by_us, given)):
             return None
-        if isinstance(dataset, IterableDataset) or given != (None, None):
-            if wanted == [f"seed={self.seed!r}"] and not isinstance(dataset, IterableDataset):
+        streams = isinstance(dataset, IterableDataset)
+        if streams or any(part is not None for part in given):
+            if not streams and not sharded and self.shuffle_mode == "full":
                 return None  # a sampler of one's own with sample mode's random numbers
-            what = "an IterableDataset" if isinstance(dataset, IterableDataset) else "a sampler or batch_sampler of one's own"
+            what = "an IterableDataset" if streams else "a sampler or batch_sampler of one's own"
             msg = f"{', '.join(wanted)} needs the loader's own order, and {what} has another"
             raise UsageError(msg, hint="Leave sampler and batch_sampler out, or leave these out.")
         if self.shuffle_mode not in {"full", "block"}:
@@ -159,8 +160,7 @@ class DataLoader(TorchDataLoader[Any]):
         options: dict[str, Any] = {"shuffle": shuffle, "seed": self.seed or 0, "mode": self.shuffle_mode, "labels": labels}
         if self.distributed is None:
             return OrderSampler(dataset, **options)
-        exact = self.distributed == "exact"
-        return FeedSampler(dataset, distributed=self.distributed, drop_last=drop_last and not exact, **options)
+        return FeedSampler(dataset, distributed=self.distributed, drop_last=drop_last, **options)
 
     # ------------------------------------------------------------------------------------------------ epochs
     def __iter__(self) -> Any:  # noqa: ANN401 - torch's iterator, or ours
@@ -170,36 +170,50 @@ class DataLoader(TorchDataLoader[Any]):
         if not self._told:
             self._told = True
             self._tell()
+        if self.num_workers:
+            self.check_worker_number_rationality()
         self._epoch += 1
+        own, epoch = self._own, self._epoch
         if self._engine is None:
-            self._engine = self._new_engine()
-        engine, generator = self._engine, self.generator
+            batches: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
+            self._engine = Engine(self.dataset, batches, once=own is not None or self.rng == "sample", early=own is not None)
+        # The loader itself is not kept by its passes: `for batch in DataLoader(...)` may be all that knows of it.
+        epoch_of = (lambda: epoch) if own is None else (lambda: own.share.epoch)
+        draw = Draw(epoch_of=epoch_of, generator=self.generator)
         if self.rng == "sample":
-            base = self.seed if self.seed is not None else 0 if self._own is not None else _drawn(self.generator)
-            engine.order.base, generator = base, torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF)
-        options = InnerOptions(
-            num_workers=self.num_workers, prefetch_factor=self.prefetch_factor, pin_memory=self.pin_memory,
-            timeout=self.timeout, worker_init_fn=self.worker_init_fn, multiprocessing_context=self.multiprocessing_context,
-            persistent_workers=self.persistent_workers, in_order=self.in_order and self.rng == "torch",
-            pin_memory_device=self.pin_memory_device,
-        )  # fmt: skip
-        begun = engine.epoch(options, generator)
+            base = self.seed if self.seed is not None else 0 if own is not None else _drawn(self.generator)
+            draw = Draw(epoch_of=epoch_of, generator=torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF), base=base)
+        begun = self._engine.epoch(self._inner_options(), self._rules(), draw, self.error_caps or ErrorCaps())
         self._handed = begun.handed  # not the pass itself: when its user drops it, its workers shall end
         return self._indexed(begun) if self.with_index else begun
 
-    def _new_engine(self) -> Engine:
-        size = len(self.dataset) if self.on_error == "replace" else 0  # type: ignore[arg-type]
-        rules = FetchRules(
-            batched=self._auto_collation, collate=self.collate_fn, on_error=self.on_error,
-            replace=Replacement(size, self.seed or 0) if size else None,
+    def _inner_options(self) -> InnerOptions:
+        return InnerOptions(
+            num_workers=self.num_workers, prefetch_factor=self.prefetch_factor, pin_memory=self.pin_memory,
+            timeout=self.timeout, worker_init_fn=self.worker_init_fn, multiprocessing_context=self.multiprocessing_context,
+            persistent_workers=self.persistent_workers and self.num_workers > 0,
+            in_order=self.in_order and self.rng == "torch", sorts=self.in_order,
+            pin_memory_device=self.pin_memory_device, hang_seconds=self.hang_seconds,
         )  # fmt: skip
-        loader = weakref.ref(self)
-        order = TaskOrder(self._index_sampler, lambda: -1 if (found := loader()) is None else found.epoch)
-        return Engine(self.dataset, rules, order, hang_seconds=self.hang_seconds, caps=self.error_caps or ErrorCaps())
+
+    def _rules(self) -> FetchRules:
+        replace = None
+        if self.on_error == "replace":
+            sampler = self.sampler if self.batch_sampler is None else self.batch_sampler
+            pool = pool_of(sampler, len(self.dataset), forced=self.force_on_error)  # type: ignore[arg-type]
+            replace = Replacement(pool, self.seed or 0)
+        batched = self.batch_sampler is not None
+        return FetchRules(batched=batched, collate=self.collate_fn, on_error=self.on_error, replace=replace)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the workers that are kept, as torch's would be if it could be pickled with them."""
+        return {**self.__dict__, "_engine": None}
 
     @property
     def _own(self) -> OrderSampler | None:
-        return self.sampler if isinstance(self.sampler, OrderSampler) else None
+        """The order of ours that is drawn from: the sampler, or what a batch sampler draws from."""
+        given = self.sampler if self.batch_sampler is None else getattr(self.batch_sampler, "sampler", None)
+        return given if isinstance(given, OrderSampler) else None
 
     @property
     def epoch(self) -> int:
@@ -216,18 +230,20 @@ class DataLoader(TorchDataLoader[Any]):
     def _tell(self) -> None:
         """Warnings about what the first epoch begins with, once."""
         ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-        if ranks > 1 and self.distributed is None and type(self.sampler).__module__ == "torch.utils.data.sampler":
+        known = self.batch_sampler is None or type(self.batch_sampler) is BatchSampler  # others may give ranks their parts
+        sampler = self.sampler if self.batch_sampler is None else getattr(self.batch_sampler, "sampler", None)
+        if ranks > 1 and self.distributed is None and known and type(sampler).__module__ == "torch.utils.data.sampler":
             warnings.warn(
-                f"torch.distributed has {ranks} ranks, and each of them will read every sample: distributed=True gives each its "
-                "part, distributed=False says that it is meant.",
+                f"torch.distributed has {ranks} ranks, and each of them will read every sample: distributed=True gives "
+                "each its part, distributed=False says that it is meant.",
                 stacklevel=3,
             )
         found = stored_generators(self.dataset) if self.num_workers > 0 else []
         if found:
             warnings.warn(
-                f"the dataset keeps random generators of its own ({', '.join(found[:3])}): each worker has a copy that gives the "
-                "same numbers, and each epoch begins with the same state. Draw from numpy.random, torch or random instead: they "
-                "are seeded for each worker" + (" and each sample." if self.rng == "sample" else "."),
+                f"the dataset keeps random generators of its own ({', '.join(found[:3])}): each worker has a copy that gives "
+                "the same numbers, and each epoch begins with the same state. Draw from numpy.random, torch or random "
+                "instead: they are seeded for each worker" + (" and each sample." if self.rng == "sample" else "."),
                 stacklevel=3,
             )
 
@@ -235,19 +251,20 @@ class DataLoader(TorchDataLoader[Any]):
     @property
     def valid(self) -> torch.Tensor:
         """Which samples of the batch that was handed out last are no padding; bool, shape (samples,). See distributed."""
-        if self._own is None or not self._handed.batches:
+        own, handed = self._own, self._handed
+        if own is None or handed is None or not handed.batches:
             msg = "valid is of the last batch of a loader with an order of its own (seed= or distributed=)"
             raise UsageError(msg)
-        stop = self._handed.samples
-        return torch.from_numpy(self._own.share.valid(stop - _count(self._handed.indices), stop))
+        return torch.from_numpy(own.share.valid(handed.start, handed.start + handed.count))
 
     def _indexed(self, batches: EpochIterator) -> Iterator[Indexed]:
-        identity = getattr(self.dataset, "identity", None)
+        handed = batches.handed
         for batch in batches:
-            indices = list(batches.handed.indices) if self._auto_collation else [batches.handed.indices]
-            keys = None if identity is None else [identity(index).key for index in indices]
+            indices = list(handed.indices) if self.batch_sampler is not None else [handed.indices]
+            found = [sample_id(self.dataset, index) for index in indices]
+            keys = [name.key for name in found if name is not None]
             valid = self.valid if self._own is not None else torch.ones(len(indices), dtype=torch.bool)
-            yield Indexed(batch, torch.tensor(indices, dtype=torch.int64), keys, valid)
+            yield Indexed(batch, _positions(indices), keys if len(keys) == len(indices) else None, valid)
 
     # ------------------------------------------------------------------------------------------------ resumption
     def state_dict(self) -> dict[str, Any]:
@@ -256,8 +273,15 @@ class DataLoader(TorchDataLoader[Any]):
         Raises:
             UsageError: The loader has no order of its own.
         """
-        own = self._resumable()
-        return {"version": _STATE_VERSION, "order": dict(own.state(self._handed.samples))}
+        own, handed = self._resumable(), self._handed
+        if not self.in_order and self.num_workers:
+            msg = "with in_order=False the batches that were handed out are no beginning of the order: there is no position"
+            raise UsageError(msg, hint="Leave in_order out.")
+        if handed is None:
+            return {"version": _STATE_VERSION, "order": dict(own.state(0))}
+        left, batch = own.share.length - handed.samples, self.batch_sampler
+        ends = getattr(batch, "drop_last", False) and left < getattr(batch, "batch_size", 1)  # what is left makes no batch
+        return {"version": _STATE_VERSION, "order": dict(own.state(handed.samples + left if ends else handed.samples))}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """The next iteration goes on behind the last batch that was handed out; workers and ranks may be others by then.
@@ -270,7 +294,7 @@ class DataLoader(TorchDataLoader[Any]):
             msg = "this is no state of a fastfeed.DataLoader"
             raise UsageError(msg, expected=f"version {_STATE_VERSION}", got=repr(state_dict.get("version")))
         own.load(state_dict["order"])
-        self._handed = Handed()
+        self._handed = None
 
     def _resumable(self) -> OrderSampler:
         own = self._own
@@ -280,8 +304,34 @@ class DataLoader(TorchDataLoader[Any]):
         return own
 
 
-def _count(indices: Any) -> int:  # noqa: ANN401 - any index
-    return len(indices) if isinstance(indices, Sequence) else 1
+def _prove_stream(dataset: object, asked: Mapping[str, bool]) -> None:
+    """Whether options about single samples can be kept.
+
+    Raises:
+        UsageError: An IterableDataset, whose samples have no index.
+    """
+    wanted = [name for name, is_asked in asked.items() if is_asked]
+    if wanted and isinstance(dataset, IterableDataset):
+        msg = f"{' and '.join(wanted)} is about samples by index, and those of an IterableDataset have none"
+        raise UsageError(msg, hint="Leave it out, or give the dataset __len__ and __getitem__.")
+
+
+def _drawn_by_us(given: Any) -> bool:  # noqa: ANN401 - a sampler or batch sampler
+    """Whether an order of ours decides already: a loader that a framework makes again brings it along."""
+    return isinstance(given, OrderSampler) or isinstance(getattr(given, "sampler", None), OrderSampler)
+
+
+def _positions(indices: list[Any]) -> torch.Tensor:
+    """Indices as an int64 tensor.
+
+    Raises:
+        UsageError: Something else than whole numbers.
+    """
+    try:
+        return torch.tensor([operator.index(index) for index in indices], dtype=torch.int64)
+    except TypeError as error:
+        msg = "with_index gives whole numbers, and the sampler draws something else"
+        raise UsageError(msg, got=indices_text(indices)) from error
 
 
 def _drawn(generator: torch.Generator | None) -> int:

@@ -68,6 +68,11 @@ class OrderSampler(Sampler[int]):
         return self._recipe.mode != "none"
 
     @property
+    def recipe(self) -> Recipe:
+        """What decides the order, besides the epoch."""
+        return self._recipe
+
+    @property
     def mode(self) -> Mode:
         """none, full or block."""
         return self._recipe.mode

@@ -1,5 +1,6 @@
 """Random numbers of sample mode: a pure function of (base, epoch, index), whatever worker asks."""
 
+import operator
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import xxhash
 
 _MASK = (1 << 64) - 1
 
@@ -22,6 +24,20 @@ def mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
+def number_of(index: object) -> int:
+    """A whole number that stands for an index: itself, or a hash of a text, the same in every process.
+
+    Python's own hash differs from process to process for texts, and is a place in memory for tensors.
+    """
+    try:
+        return operator.index(index)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError):  # the last two are torch's, of tensors that are no single number
+        data = (
+            index if isinstance(index, bytes) else (index if isinstance(index, str) else repr(index)).encode("utf-8", "replace")
+        )
+        return xxhash.xxh3_64_intdigest(data)
+
+
 @dataclass(frozen=True, slots=True)
 class Seeds:
     """What the random numbers of each sample of an epoch are drawn from."""
@@ -29,25 +45,26 @@ class Seeds:
     base: int
     epoch: int
 
-    def of(self, index: int) -> int:
+    def of(self, index: object) -> int:
         """A 63-bit seed for one sample."""
-        return mix(mix(self.base + 0x9E3779B97F4A7C15 * (self.epoch + 1)) ^ mix(index + 0xD1B54A32D192ED03)) >> 1
+        number = number_of(index)
+        return mix(mix(self.base + 0x9E3779B97F4A7C15 * (self.epoch + 1)) ^ mix(number + 0xD1B54A32D192ED03)) >> 1
 
-    def apply(self, index: int) -> None:
+    def apply(self, index: object) -> None:
         """Seed torch (the CPU generator), numpy and random for one sample."""
         seed = self.of(index)
         torch.default_generator.manual_seed(seed)
-        np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - the very generator that users' transforms draw from
+        np.random.seed(seed & 0xFFFFFFFF)
         random.seed(seed)
 
 
 @contextmanager
 def states_kept() -> Iterator[None]:
     """The states of torch's, numpy's and random's global generators are afterwards what they were before."""
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     try:
         yield
     finally:
         torch.set_rng_state(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
+        np.random.set_state(states[1])
         random.setstate(states[2])

@@ -1,0 +1,84 @@
+"""Whether a batch can be sent from a worker: found out where its samples are known, not in the thread that sends it."""
+
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastfeed.sample import printable
+
+_PLAIN = frozenset({int, float, complex, bool, str, bytes, bytearray, type(None), range, slice})
+"""Exact types: a subclass may say for itself how it is pickled."""
+_SHOWN = 300
+
+
+def unpicklable(data: Any) -> str | None:  # noqa: ANN401 - any batch
+    """Why data cannot be sent to another process, None where it can. Tensors and arrays are not copied for it.
+
+    torch's workers pickle in a thread of a queue, where a fault is printed and the batch never arrives.
+    """
+    try:
+        if _is_plain(data):
+            return None
+        _Trial(_Nowhere()).dump(data)
+    except Exception as error:  # noqa: BLE001 - pickling runs code of any class
+        return f"a {type(data).__qualname__} cannot be pickled ({type(error).__name__}: {printable(str(error))[:_SHOWN]})"
+    return None
+
+
+def _is_plain(data: Any) -> bool:  # noqa: ANN401
+    """Whether it consists of nothing but what surely can be pickled.
+
+    Raises:
+        RecursionError: It contains itself too deeply.
+        TypeError: A tensor that cannot be sent.
+    """
+    kind = type(data)
+    if kind in _PLAIN or issubclass(kind, np.generic):
+        return True
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
+        _prove_tensor(data)
+        return True
+    if kind is np.ndarray:
+        return not data.dtype.hasobject
+    if kind is list or kind is tuple:
+        return set(map(type, data)) <= _PLAIN or all(map(_is_plain, data))
+    return kind is dict and _is_plain(list(data)) and _is_plain(list(data.values()))
+
+
+def _prove_tensor(tensor: torch.Tensor) -> None:
+    """Raises TypeError with torch's reason, which torch would raise when it is sent."""
+    if tensor.requires_grad and not tensor.is_leaf:
+        msg = "a tensor with a gradient history (requires_grad, no leaf) stays in its process: detach() it"
+        raise TypeError(msg)
+    if tensor.is_mkldnn:
+        msg = "a tensor in MKLDNN's layout has no memory that can be shared: to_dense() it"
+        raise TypeError(msg)
+
+
+class _Nowhere:
+    """A file that forgets."""
+
+    def write(self, data: bytes) -> int:
+        """Nothing is kept."""
+        return len(data)
+
+
+def _attributes(attributes: dict[str, Any]) -> dict[str, Any]:
+    """What stands for a tensor with attributes of its own in a trial."""
+    return attributes
+
+
+class _Trial(ForkingPickler):
+    """Pickles as a queue would, but leaves tensors' memory alone: it only finds out whether it can be done."""
+
+    def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401
+        """Tensors stand for themselves, and for the attributes that a subclass gives them."""
+        if isinstance(obj, torch.Tensor):
+            _prove_tensor(obj)
+            own = type(obj) is torch.Tensor or type(obj) is torch.nn.Parameter
+            return _attributes, ({} if own else dict(vars(obj)),)
+        if isinstance(obj, torch.UntypedStorage | torch.storage.TypedStorage):
+            return _attributes, ({},)
+        return NotImplemented
