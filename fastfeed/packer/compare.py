@@ -89,10 +89,10 @@ def compare_options(destination: str, identity: Mapping[str, object], before: Ma
         )
     then, now = before["options"], dict(identity["options"])  # type: ignore[call-overload]
     # what to do about unreadable files may be decided anew: finished shards stay as they are
-    differing = sorted(name for name in now if then.get(name) != now[name] and name != "on_error")
+    differing = sorted(name for name in {*then, *now} if then.get(name) != now.get(name) and name != "on_error")
     if differing:
         changes = "; ".join(
-            f"{_flag(name)} was {_told(name, then.get(name))}, now {_told(name, now[name])}" for name in differing
+            f"{_flag(name)} was {_told(name, then.get(name))}, now {_told(name, now.get(name))}" for name in differing
         )
         msg = f"{what} with other options is there ({changes})"
         hint = "Give the same options, choose another folder, or use --overwrite to pack anew."
