@@ -18,8 +18,7 @@ from fastfeed.feed.fields import Decoder
 from fastfeed.feed.views import MemberFile, PickedStrings, Samples
 from fastfeed.media import is_image_field
 from fastfeed.sample import SampleId, SkipEntry
-from fastfeed.store.local import LocalStore
-from fastfeed.store.members import MemberReader
+from fastfeed.store.members import MemberReader, store_of
 from fastfeed.trace import NULL, Recorder
 from fastfeed.units import format_count
 
@@ -85,7 +84,7 @@ class PackedDataset(Dataset[Any]):
         self._archive = Archive(self.path)
         self.digest = self._archive.manifest.digest
         """Of the dataset: changes with any byte of it."""
-        self._reader = MemberReader(self._archive, LocalStore(self.path))
+        self._reader = MemberReader(self._archive, store_of(self._archive))
         manifest = self._archive.manifest
         self._unwritten_class = manifest.classes is not None and CLASS_FIELD not in manifest.fields
         """Packed with --no-cls: the class of a sample is in the index alone."""
