@@ -105,7 +105,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     root = given.pop("root", None)
     images = image_config({name: given.pop(name) for name in IMAGE_OPTIONS & set(given)})
     config, rows = pack_config(given), row_config(about_rows)
-    prove_readers(readers, compression=getattr(config, "compression", None))
+    prove_readers(readers, compression=config.compress)
     skip = SkipList.read(os.fsdecode(exclude)) if isinstance(exclude, str | os.PathLike) else exclude or SkipList()
     chosen = choose(source, rows, root=None if root is None else os.fsdecode(root), anyway=anyway)  # type: ignore[arg-type]
     if chosen is None and (about_rows or root is not None):

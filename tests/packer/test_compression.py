@@ -272,6 +272,20 @@ def test_more_frames_than_the_format_allows_are_refused():
 
 
 # ------------------------------------------------------------------------------------------------ other programs
+def test_other_readers_get_no_index_files_beside_compressed_shards(tmp_path):
+    source = make_captioned(tmp_path / "s")
+    match = r"no other reader opens such shards at random.*fastfeed unpack --shards makes plain tars"
+    with pytest.raises(UsageError, match=match):
+        packed(source, tmp_path / "out", readers=["dali"], **SMALL)
+    assert not (tmp_path / "out").exists()
+    packed(source, tmp_path / "out", **SMALL)
+    with pytest.raises(UsageError, match=match):
+        fastfeed.write_sidecars(tmp_path / "out", ["wids"])
+    fastfeed.unpack(tmp_path / "out", tmp_path / "plain", shards=True)
+    assert fastfeed.write_sidecars(tmp_path / "plain", ["dali"]).written
+    assert fastfeed.verify(tmp_path / "plain").ok
+
+
 def test_gnu_tar_and_zstd_read_it(tmp_path):
     if shutil.which("zstd") is None or shutil.which("tar") is None:
         pytest.skip("there is no zstd or no tar here")
