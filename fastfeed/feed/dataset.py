@@ -22,8 +22,7 @@ from fastfeed.feed.selectable import Selectable
 from fastfeed.feed.views import MemberFile, Samples
 from fastfeed.media import is_image_field
 from fastfeed.sample import SampleId, SkipEntry
-from fastfeed.store.local import LocalStore
-from fastfeed.store.members import MemberReader
+from fastfeed.store.members import MemberReader, store_of
 from fastfeed.trace import NULL, Recorder
 from fastfeed.units import format_count
 
@@ -99,7 +98,7 @@ class PackedDataset(Selectable, Dataset[Any]):
         self.digest = self._archive.manifest.digest
         """Of the dataset: changes with any byte of it."""
         self._targets: NDArray[np.int64] | None = None
-        self._reader = MemberReader(self._archive, LocalStore(self.path))
+        self._reader = MemberReader(self._archive, store_of(self._archive))
         manifest = self._archive.manifest
         self._unwritten_class = manifest.classes is not None and CLASS_FIELD not in manifest.fields
         """Packed with --no-cls: the class of a sample is in the index alone."""

@@ -82,6 +82,9 @@ def compare_options(destination: str, identity: Mapping[str, object], before: Ma
     Raises:
         DestinationOccupied: With others.
     """
+    if "unpack" in before:
+        msg = "an interrupted fastfeed unpack --shards is there"
+        raise DestinationOccupied(msg, path=destination, hint="Continue it, choose another folder, or use --overwrite.")
     if before.get("writer") != WRITER:
         msg = f"{what} by another version of the writer is there"
         raise DestinationOccupied(
@@ -97,6 +100,10 @@ def compare_options(destination: str, identity: Mapping[str, object], before: Ma
         msg = f"{what} with other options is there ({changes})"
         hint = "Give the same options, choose another folder, or use --overwrite to pack anew."
         raise DestinationOccupied(msg, path=destination, hint=hint)
+    if "encoder" in before and before["encoder"] != identity.get("encoder"):  # what is finished stays as it is
+        msg = f"{what} is there whose shards another version of the compression library wrote"
+        hint = f"Install the zstandard package with {before['encoder']} to continue, or use --overwrite to pack anew."
+        raise DestinationOccupied(msg, path=destination, expected=before["encoder"], got=identity.get("encoder"), hint=hint)
 
 
 def listed_left_out(folder: str) -> tuple[LeftOut, ...] | None:
@@ -110,14 +117,14 @@ def listed_left_out(folder: str) -> tuple[LeftOut, ...] | None:
 
 def _flag(name: str) -> str:
     """The command line's name of an option."""
-    named = {"shard_bytes": "--shard-size", "write_cls": "--cls"}
+    named = {"shard_bytes": "--shard-size", "write_cls": "--cls", "frame_bytes": "--frame-size"}
     return named.get(name, f"--{name.replace('_', '-')}")
 
 
 def _told(name: str, value: object) -> str:
     if value is None:
         return "not given"
-    return format_size(value) if name == "shard_bytes" and isinstance(value, int) else str(value)
+    return format_size(value) if name in {"shard_bytes", "frame_bytes"} and isinstance(value, int) else str(value)
 
 
 def compare_job(job: Job, before: Mapping[str, Any] | None, kept: Listing | None, listing: Listing) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 
 from fastfeed.archive import tar
-from fastfeed.archive.shard import CLASS_FIELD, shard_file
+from fastfeed.archive.shard import CLASS_FIELD, SUFFIX, shard_file
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
 from fastfeed.sample import SkipList, printable
@@ -231,7 +231,8 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
     source_bytes = sum(sizes) - sum(class_sizes)
     shard_name = draft.split if draft.split and config.name is None else f"{name}-{draft.split}" if draft.split else name
     stops = _shard_stops(len(chosen.order), source_bytes, config)
-    offsets, shards = _lay_out(stops, legal_name(shard_name), (starts, sizes, class_sizes))
+    compressed = config.compress is not None
+    offsets, shards = _lay_out(stops, legal_name(shard_name), (starts, sizes, class_sizes), compressed=compressed)
     why = [*draft.why, *_order_reason(chosen, config)]
     why.append(shard_reason(len(shards), len(chosen.order), source_bytes, config))
     first_ones = chosen.order[-1] == len(chosen.order) - 1  # behind a sample that is left out, positions are not ImageFolder's
@@ -349,7 +350,7 @@ def _shard_stops(samples: int, source_bytes: int, config: PackConfig) -> list[in
 
 
 def _lay_out(
-    stops: Sequence[int], name: str, members: tuple["array[int]", "array[int]", "array[int]"]
+    stops: Sequence[int], name: str, members: tuple["array[int]", "array[int]", "array[int]"], *, compressed: bool
 ) -> tuple["array[int]", list[ShardPlan]]:
     """Payload offset of each member, and the shards. members: starts of samples, sizes, sizes of class members."""
     starts, sizes, class_sizes = members
@@ -363,7 +364,8 @@ def _lay_out(
         classes = class_sizes[first:stop]
         source_files, source_bytes = end - begin - len(classes), sum(sizes[begin:end]) - sum(classes)
         size_bytes = at + tar.trailer_bytes(at)
-        shards.append(ShardPlan(shard_file(name, number), first, stop, begin, end, size_bytes, source_files, source_bytes))
+        file = shard_file(name, number, compressed=compressed)
+        shards.append(ShardPlan(file, first, stop, begin, end, size_bytes, source_files, source_bytes))
         first = stop
     return offsets, shards
 
@@ -377,13 +379,12 @@ def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList)
             notes.append(
                 f"{dataset.name}: there is only one class ({printable(dataset.classes[0])}): is the source one folder too high?"
             )
-        if share > _NOTABLE_OVERHEAD and overhead > _NOTABLE_BYTES:
+        if share > _NOTABLE_OVERHEAD and overhead > _NOTABLE_BYTES and dataset.shards[0].file.endswith(SUFFIX):
             much = f"{format_size(overhead)}, {share:.0%} of the source"
             text = f"{dataset.name}: its files are small: tar headers and padding add {much}"
             classes = dataset.files.count(CLASS_MEMBER) * 2 * tar.BLOCK_BYTES
-            notes.append(
-                text + (f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else "")
-            )
+            text += f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else ""
+            notes.append(text + "; --compress zstd takes most of it away, for fewer readers")
     if listing.repeated:
         first = listing.repeated[0]
         text = f"{format_count(len(listing.repeated), 'file')} met again under another name (a link), packed under each"

@@ -22,6 +22,7 @@ from fastfeed.errors import (
 )
 from fastfeed.machine import free_bytes
 from fastfeed.packer.compare import compare_options, listed_left_out, published
+from fastfeed.packer.compression import compression_of, encoder_of, notes_of, why_compressed
 from fastfeed.packer.crew import Crew, Process, start_worker
 from fastfeed.packer.journal import Journal, peek, refuse_foreign
 from fastfeed.packer.result import DatasetResult, PackResult
@@ -70,12 +71,12 @@ class RowJob:
 
     def __post_init__(self) -> None:
         self.facts = self.source.facts()
-        options = {**asdict(self.config), **asdict(self.rows), "name": self.config.name or self.name}
+        options = {**self.config.record(), **asdict(self.rows), "name": self.config.name or self.name}
         if self.images.changes:
             options.update(asdict(self.images))
         entries = "\n".join(sorted(entry.to_json() for entry in self.exclude.entries))
         options["exclude"] = hashlib.sha256(entries.encode()).hexdigest()[:16] if entries else None
-        identity = {"writer": WRITER, "options": options, "source": self.facts.identity}
+        identity = {"writer": WRITER, "options": options, "source": self.facts.identity, **encoder_of(self.config)}
         self.identity = json.loads(json.dumps(identity))  # tuples are lists in what is kept
 
     def source_digest(self) -> str:
@@ -210,7 +211,7 @@ def _about(job: RowJob, plan: RowPlan) -> dict[str, Any]:
         "source_digest": job.source_digest(), "layout": job.facts.layout, "order": plan.order,
         "options": job.identity["options"], "source_files": job.facts.files, "classes": job.facts.classes,
         "columns": job.columns(),
-        "numbered_classes": job.facts.numbered_classes, "split": job.split,
+        "numbered_classes": job.facts.numbered_classes, "split": job.split, "compression": compression_of(job.config),
     }  # fmt: skip
 
 
@@ -313,7 +314,7 @@ class _Writing:
             number=at, target=os.path.join(self.job.destination, shard.file), record=self._record(shard),
             part=self.journal.path(f"{shard.file}.{os.getpid()}.part"), digest=plan.digest(shard, self.job.identity),
             numbers=list(plan.rows[shard.first : shard.stop]), keys=list(plan.keys[shard.first : shard.stop]),
-            write_cls=self.job.config.write_cls,
+            write_cls=self.job.config.write_cls, framing=self.job.config.framing,
         )  # fmt: skip
 
     def _record(self, shard: RowShard) -> str:
@@ -372,20 +373,22 @@ def _result(  # noqa: PLR0913 - one record from its parts
 ) -> PackResult:  # fmt: skip
     workers, why = worker_count(job.workers, len(plan.shards))
     facts = job.facts
-    size_bytes = sum(entry.size_bytes for entry in manifest.shards) if manifest else plan.about_bytes
+    size_bytes = manifest.size_bytes if manifest else plan.about_bytes
+    tar_bytes = None if job.config.compress is None else manifest.tar_bytes if manifest else plan.about_bytes
     classes = manifest.classes if manifest else facts.classes
     fields = manifest.fields if manifest else facts.fields
     dataset = DatasetResult(
         split=job.split, name=plan.name, path=job.destination, samples=manifest.samples if manifest else len(plan.rows),
         shards=len(manifest.shards) if manifest else len(plan.shards),
-        size_bytes=size_bytes, source_files=facts.files,
+        size_bytes=size_bytes, tar_bytes=tar_bytes, source_files=facts.files,
         source_bytes=manifest.source_bytes if manifest else facts.source_bytes, fields=fields,
         classes=None if classes is None else len(classes), order=plan.order, digest=manifest.digest if manifest else None,
-        why=plan.why,
+        why=(*plan.why, *why_compressed(job.config)),
     )  # fmt: skip
     return PackResult(
         destination=job.destination, datasets=(dataset,), left_out=plan.left_out,
-        skipped=sum(item.kind == "unreadable" for item in plan.left_out), limited=plan.limited, notes=plan.notes,
+        skipped=sum(item.kind == "unreadable" for item in plan.left_out), limited=plan.limited,
+        notes=(*plan.notes, *notes_of(manifest)),
         workers=workers, workers_why=why, shards_written=written,
         shards_kept=len(plan.shards) - written if manifest else 0, already_packed=already_packed, dry_run=dry_run,
         needs_bytes=plan.about_bytes, free_bytes=free_bytes(job.destination), seconds=time.monotonic() - began,

@@ -84,7 +84,8 @@ def plan_rows(
     base, more = divmod(len(kept), count)
     stem = legal_name(config.name or name)
     stops = [base * number + min(number, more) for number in range(count + 1)]
-    shards = tuple(RowShard(shard_file(stem, number), stops[number], stops[number + 1]) for number in range(count))
+    files = [shard_file(stem, number, compressed=config.compress is not None) for number in range(count)]
+    shards = tuple(RowShard(file, stops[number], stops[number + 1]) for number, file in enumerate(files))
     whole = kept[-1] == len(kept) - 1  # behind a row that is left out, positions are not ImageFolder's
     order = facts.order if whole or facts.order != "imagefolder" else "source"
     about = "" if facts.exact else " (estimated from a few samples)"

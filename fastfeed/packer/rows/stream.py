@@ -22,6 +22,7 @@ from fastfeed.disk import disk_error, remove
 from fastfeed.errors import FastfeedError, SourceChanged, SourceUnreadable, UsageError
 from fastfeed.machine import free_bytes
 from fastfeed.packer.compare import compare_options, published
+from fastfeed.packer.compression import compression_of, encoder_of, notes_of, why_compressed
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import legal_name
 from fastfeed.packer.result import DatasetResult, PackResult
@@ -67,12 +68,13 @@ class StreamJob:
 
     def identity(self) -> dict[str, Any]:
         """What a rerun must find equal, besides the samples."""
-        options = {**asdict(self.config), **asdict(self.rows), "name": self.config.name or self.name}
+        options = {**self.config.record(), **asdict(self.rows), "name": self.config.name or self.name}
         if self.images.changes:
             options["images"] = {**asdict(self.images), **Reencoder(self.images).versions()}
         entries = "\n".join(sorted(entry.to_json() for entry in self.exclude.entries))
         options["exclude"] = hashlib.sha256(entries.encode()).hexdigest()[:16] if entries else None
-        found: dict[str, Any] = json.loads(json.dumps({"writer": WRITER, "options": options, "source": {"type": self.where}}))
+        identity = {"writer": WRITER, "options": options, "source": {"type": self.where}, **encoder_of(self.config)}
+        found: dict[str, Any] = json.loads(json.dumps(identity))
         return found
 
 
@@ -111,7 +113,7 @@ def _already(job: StreamJob, done: Mapping[str, Manifest], began: float) -> Pack
     Archive(job.destination).prove_shard_sizes()
     note = "a finished pack with the same options is there: its samples were not compared with the iterable's"
     result = _result(job, done[""], (), began)
-    return replace(result, notes=(note,), already_packed=True, shards_kept=len(done[""].shards))
+    return replace(result, notes=(note, *result.notes), already_packed=True, shards_kept=len(done[""].shards))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ def _run(job: StreamJob, journal: Journal, *, overwrite: bool) -> PackResult:
     about = {
         "source_digest": writing.digest.hexdigest(), "layout": "stream", "order": STREAM, "options": identity["options"],
         "source_files": 1, "columns": job.rows.column, "classes": job.rows.classes,
-        "numbered_classes": job.rows.classes is None, "split": "",
+        "numbered_classes": job.rows.classes is None, "split": "", "compression": compression_of(job.config),
     }  # fmt: skip
     manifest = publish_rows(job.destination, plan, writing.records(), about)
     journal.finish()
@@ -236,10 +238,13 @@ class _Writing:
 
     # ------------------------------------------------------------------------------------------------ one shard
     def _path(self, number: int) -> str:
-        return os.path.join(self.job.destination, shard_file(self.stem, number))
+        return os.path.join(self.job.destination, self._file(number))
+
+    def _file(self, number: int) -> str:
+        return shard_file(self.stem, number, compressed=self.job.config.compress is not None)
 
     def _record_path(self, number: int) -> str:
-        return self.journal.path(f"{shard_file(self.stem, number)}.done")
+        return self.journal.path(f"{self._file(number)}.done")
 
     def _is_whole(self, record: RowRecord) -> bool:
         path = self._path(len(self.shards))
@@ -281,9 +286,10 @@ class _Writing:
         order = RowOrder(
             number=number, target=target, part=self.journal.path(f"{os.path.basename(target)}.{os.getpid()}.part"),
             record=record, digest=self.identity, numbers=[], keys=[], write_cls=self.job.config.write_cls,
+            framing=self.job.config.framing,
         )  # fmt: skip
         writer, size, count = RowShardWriter(order, self.job.progress.advance), 0, 0
-        with ShardFile(order.part, order.target) as out:
+        with ShardFile(order.part, order.target, order.framing) as out:
             while row is not None and not self._is_full(size, count):
                 writer.add(row[0], row[1], out)
                 size += sum(len(member.data) for member in row[1].members)
@@ -302,7 +308,7 @@ class _Writing:
 
     def _close(self, count: int) -> None:
         first = self.shards[-1].stop if self.shards else 0
-        self.shards.append(RowShard(shard_file(self.stem, len(self.shards)), first, first + count))
+        self.shards.append(RowShard(self._file(len(self.shards)), first, first + count))
 
     # ------------------------------------------------------------------------------------------------ the end
     def plan(self) -> RowPlan:
@@ -321,7 +327,7 @@ class _Writing:
 
 
 def _result(job: StreamJob, manifest: Manifest, why: tuple[str, ...], began: float) -> PackResult:
-    size = sum(entry.size_bytes for entry in manifest.shards)
+    size = manifest.size_bytes
     how = (
         f"at most {job.config.samples_per_shard:,} samples a shard"
         if job.config.samples_per_shard is not None
@@ -329,12 +335,14 @@ def _result(job: StreamJob, manifest: Manifest, why: tuple[str, ...], began: flo
     )
     dataset = DatasetResult(
         split="", name=manifest.name, path=job.destination, samples=manifest.samples, shards=len(manifest.shards),
-        size_bytes=size, source_files=1, source_bytes=manifest.source_bytes, fields=manifest.fields,
+        size_bytes=size, tar_bytes=manifest.tar_bytes, source_files=1, source_bytes=manifest.source_bytes,
+        fields=manifest.fields,
         classes=None if manifest.classes is None else len(manifest.classes), order=manifest.order, digest=manifest.digest,
-        why=(f"an iterable ({job.where}): {how}", *why),
+        why=(f"an iterable ({job.where}): {how}", *why, *why_compressed(job.config)),
     )  # fmt: skip
     return PackResult(
-        destination=job.destination, datasets=(dataset,), left_out=(), skipped=0, limited=0, notes=(), workers=1,
+        destination=job.destination, datasets=(dataset,), left_out=(), skipped=0, limited=0, notes=notes_of(manifest),
+        workers=1,
         workers_why="an iterable has one reader: 1 worker", shards_written=0, shards_kept=0, already_packed=False,
         dry_run=False, needs_bytes=size, free_bytes=free_bytes(job.destination), seconds=time.monotonic() - began,
     )  # fmt: skip

@@ -37,6 +37,8 @@ class RowOrder:
     """Rows, in storage order."""
     keys: Sequence[str]
     write_cls: bool
+    framing: Sequence[int] | None = None
+    """Level and frame_bytes of a compressed shard."""
 
     @property
     def doing(self) -> str:
@@ -91,7 +93,7 @@ class RowShardWriter:
         """
         order = self.order
         try:
-            with ShardFile(order.part, order.target) as out:
+            with ShardFile(order.part, order.target, order.framing) as out:
                 self._rows(source, out)
                 self.finish(out)
         except OSError as error:

@@ -1,5 +1,6 @@
 import io
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,7 +85,8 @@ def test_profiles_subsampling_and_modes_are_kept_and_jpegs_get_a_restart_marker_
     found, _, _ = made_smaller(photo(1, (64, 48)), icc_profile=profile, subsampling=0, config=ImageConfig(max_side=32))
     assert found.info["icc_profile"] == profile
     data = Reencoder(ImageConfig(max_side=32)).image(RowMember("jpg", encoded(photo(1, (64, 48)), subsampling=0)))[0]
-    assert Image.open(io.BytesIO(data)).layer == [(1, 1, 1, 0), (2, 1, 1, 1), (3, 1, 1, 1)]
+    opened: Any = Image.open(io.BytesIO(data))
+    assert opened.layer == [(1, 1, 1, 0), (2, 1, 1, 1), (3, 1, 1, 1)]
     assert len(re.findall(rb"\xff[\xd0-\xd7]", data)) == 2  # 24 rows of pixels are three rows of blocks
     for mode in ("L", "CMYK"):
         assert made_smaller(photo(1, (40, 20), mode))[0].mode == mode
