@@ -60,10 +60,11 @@ def unpack(
     began = time.monotonic()
     prove_utf8()
     target = os.path.abspath(os.fsdecode(destination))
+    folders = datasets_in(os.fsdecode(path))
     _refuse_overlap(os.path.realpath(os.fsdecode(path)), os.path.realpath(target))
     if shards:
         return _shards(os.fsdecode(path), target, progress, began)
-    archives = [Archive(folder) for folder in datasets_in(os.fsdecode(path))]
+    archives = [Archive(folder) for folder in folders]
     files, size_bytes = _prove_paths(archives)
     try:
         resumed = _begin(target, [archive.manifest.digest for archive in archives])
