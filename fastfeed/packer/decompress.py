@@ -7,8 +7,9 @@ published whole or not at all, the manifest last, and the next run goes on where
 import hashlib
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -23,7 +24,7 @@ from fastfeed.machine import free_bytes, processors
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.publish import publish_group, publish_manifest
 from fastfeed.packer.shardfile import Finished, ShardFile
-from fastfeed.packer.tape import members_in, open_tape
+from fastfeed.packer.tape import Tape, members_in, open_tape
 from fastfeed.trace import Progress
 from fastfeed.units import format_size
 
@@ -190,11 +191,8 @@ def _write_one(journal: Journal, shard: _Shard, progress: Progress, stop: thread
 
     path = os.path.join(shard.archive.path, shard.entry.file)
     os.makedirs(shard.folder, exist_ok=True)
-    try:
+    with _reading(shard):
         file = open(path, "rb", buffering=0, opener=open_regular)  # noqa: SIM115 - closed below
-    except OSError as error:
-        msg = f"a shard cannot be opened: {error.strerror}"
-        raise ShardDamaged(msg, path=path, shard=shard.entry.file, hint=RESTORE) from error
     with file, ShardFile(journal.path(f"{shard.file}.{os.getpid()}.part"), shard.target) as out:
         _copy(file.fileno(), shard, out, (progress, stop))
         out.finish(save, trailer=False)
@@ -204,10 +202,11 @@ def _write_one(journal: Journal, shard: _Shard, progress: Progress, stop: thread
 def _copy(descriptor: int, shard: _Shard, out: ShardFile, hears: tuple[Progress, threading.Event]) -> None:
     """The tar in a shard, proven frame by frame and at the end by the file's sha256."""
     progress, stop = hears
-    tape = open_tape(descriptor, stop, shard.archive.manifest.framed(shard.entry))
+    with _reading(shard):
+        tape = open_tape(descriptor, stop, shard.archive.manifest.framed(shard.entry))
     if tape.problem is not None:
         raise tape.problem
-    for piece in tape.pieces():
+    for piece in _pieces(tape, shard):
         if stop.is_set():
             raise _Stopped
         if tape.lost:
@@ -216,10 +215,26 @@ def _copy(descriptor: int, shard: _Shard, out: ShardFile, hears: tuple[Progress,
             raise lost.told(shard.archive)
         out.write(piece)
         progress.advance(0, len(piece))
-    sha256 = tape.finish()
+    with _reading(shard):
+        sha256 = tape.finish()
     if sha256 != shard.entry.sha256:
         msg = "a shard's sha256 differs from the manifest's"
         raise ShardDamaged(msg, shard=shard.entry.file, expected=shard.entry.sha256, got=sha256, hint=RESTORE)
+
+
+def _pieces(tape: Tape, shard: _Shard) -> Iterator[bytes]:
+    with _reading(shard):
+        yield from tape.pieces()
+
+
+@contextmanager
+def _reading(shard: _Shard) -> Iterator[None]:
+    """An I/O error here is the shard's, not the destination's."""
+    try:
+        yield
+    except OSError as error:
+        msg = f"a shard cannot be read: {error.strerror}"
+        raise ShardDamaged(msg, path=shard.archive.path, shard=shard.entry.file, hint=RESTORE) from error
 
 
 def _publish(journal: Journal, dataset: _Dataset) -> Manifest:

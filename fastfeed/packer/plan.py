@@ -384,7 +384,7 @@ def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList)
             text = f"{dataset.name}: its files are small: tar headers and padding add {much}"
             classes = dataset.files.count(CLASS_MEMBER) * 2 * tar.BLOCK_BYTES
             text += f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else ""
-            notes.append(text + "; --compress zstd takes most of it away, for fewer readers")
+            notes.append(text + "; --compress zstd takes most of that away, but fewer programs read it")
     if listing.repeated:
         first = listing.repeated[0]
         text = f"{format_count(len(listing.repeated), 'file')} met again under another name (a link), packed under each"

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from helpers import flip_bit, make_captioned, make_photos, packed
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import fastfeed
@@ -90,6 +92,30 @@ def test_a_damaged_frame_is_named_by_sample_and_frame(photos: Path):
         error = caught.value
         assert (error.shard, error.sample, error.key) == (place.shard, 5, "cat/005")
         assert error.start is not None and frame.tar_start < error.start < frame.tar_stop
+
+
+def sample_or_error(dataset: PackedDataset, at: int) -> Any:
+    try:
+        return dataset[at]
+    except ShardDamaged as error:
+        return error
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_whatever_bit_is_flipped_a_sample_is_right_or_refused(pair: tuple[PackedDataset, PackedDataset], data: st.DataObject):
+    plain, zst = pair
+    shard = data.draw(st.sampled_from(sorted(Path(zst.path).glob("*.zst"))), label="shard")
+    bit = data.draw(st.integers(0, shard.stat().st_size * 8 - 1), label="bit")
+    flip_bit(shard, bit // 8, bit % 8)
+    try:
+        damaged = fastfeed.open(zst.path, fields=["txt", "wav"])
+        for at in range(40):
+            got = sample_or_error(damaged, at)
+            right = {name: value for name, value in plain[at].items() if name != "jpg"}
+            assert got == right or (isinstance(got, ShardDamaged) and (got.shard, got.sample) == (shard.name, at))
+    finally:
+        flip_bit(shard, bit // 8, bit % 8)
 
 
 def test_t6_a_cut_or_missing_shard_is_known_at_opening(photos: Path):

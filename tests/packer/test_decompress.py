@@ -221,3 +221,15 @@ def test_space_is_checked_before_the_first_byte(both, monkeypatch):
     with pytest.raises(DestinationFull, match=r"there is not enough free space .*expected 1\.\d MiB, got 97\.7 KiB free"):
         fastfeed.unpack(both / "zst", both / "out", shards=True)
     assert not list((both / "out").rglob("*.tar"))
+
+
+def test_a_shard_that_cannot_be_read_is_the_shards_fault(both):
+    shard = both / "zst" / "val" / "val-000000.tar.zst"
+    size = shard.stat().st_size
+    shard.unlink()
+    shard.mkdir()
+    real = shard.stat().st_size
+    rewrite_manifest(both / "zst" / "val", lambda body: body["shards"][0].update(size_bytes=real))
+    assert size != real
+    with pytest.raises(ShardDamaged, match=r"a shard cannot be read: not a regular file .*shard val-000000.tar.zst"):
+        fastfeed.unpack(both / "zst" / "val", both / "out", shards=True)
