@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
         WorkerDied,
     )
     from fastfeed.feed.dataset import PackedDataset, open
-    from fastfeed.packer.job import PackResult, pack
+    from fastfeed.packer.job import pack
+    from fastfeed.packer.result import PackResult
     from fastfeed.packer.unpack import UnpackResult, unpack
     from fastfeed.packer.verify import VerifyResult, verify
 
@@ -30,7 +31,7 @@ _HOMES = {
     "DestinationError": "errors",
     "FastfeedError": "errors",
     "InfoResult": "archive.summary",
-    "PackResult": "packer.job",
+    "PackResult": "packer.result",
     "PackedDataset": "feed.dataset",
     "SourceError": "errors",
     "UnpackResult": "packer.unpack",

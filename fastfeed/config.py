@@ -1,7 +1,8 @@
 """Frozen configurations that prove themselves. Whatever reads the environment would stand here; nothing does yet."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal, TypedDict, get_args
@@ -106,3 +107,68 @@ class PackOptions(TypedDict, total=False):
 def package_folder() -> str:
     """The folder that this very fastfeed is imported from."""
     return str(Path(__file__).parent.parent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowConfig:
+    """What decides how rows (of a list, a table, a Python dataset) become samples."""
+
+    field: tuple[tuple[str, str], ...] = ()
+    """(field, template) of files that a list names: ("image", "train/{id}.jpg") with a column in braces."""
+    label: str | None = None
+    """The column that holds the class: whole numbers stay those numbers, texts are numbered in sorted order."""
+    key: str | None = None
+    """The column that names the samples; without it the first file does, or they are numbered."""
+    column: tuple[str, ...] | None = None
+    """Columns that become typed columns of the index; None: all of a table that can."""
+    classes: tuple[str, ...] | None = None
+    """Class names by number, where the source cannot tell them all beforehand."""
+    encode: tuple[tuple[str, str], ...] = ()
+    """(column, codec): lossless codecs, png or npy, for decoded images and arrays."""
+    row_json: bool = True
+    """Whether a sample gets its numbers, texts, lists and dicts as a JSON member, which every reader sees."""
+
+
+class RowOptions(TypedDict, total=False):
+    """RowConfig's fields as keyword arguments; mappings and single names are taken as well."""
+
+    root: str | os.PathLike[str] | None
+    field: Mapping[str, str]
+    label: str | None
+    key: str | None
+    column: str | Sequence[str] | None
+    classes: Sequence[str] | None
+    encode: Mapping[str, str]
+    row_json: bool
+
+
+class AllOptions(PackOptions, RowOptions, total=False):
+    """All that pack takes."""
+
+
+def row_config(options: Mapping[str, object]) -> RowConfig:
+    """A RowConfig from keyword arguments.
+
+    Raises:
+        UsageError: A value that does not fit.
+    """
+    values: dict[str, object] = {}
+    for name, value in options.items():
+        if name in {"field", "encode"}:
+            if not isinstance(value, Mapping) or not all(isinstance(part, str) for pair in value.items() for part in pair):
+                msg = f"{name} maps names to texts"
+                raise UsageError(msg, got=repr(value))
+            values[name] = tuple(value.items())
+        elif name in {"column", "classes"} and value is not None:
+            named = [value] if isinstance(value, str) else list(value)  # type: ignore[call-overload]
+            if not all(isinstance(part, str) for part in named) or len(set(named)) != len(named):
+                msg = f"{name} is a list of different names"
+                raise UsageError(msg, got=repr(value))
+            values[name] = tuple(named)
+        else:
+            values[name] = value
+    return RowConfig(**values)  # type: ignore[arg-type]
+
+
+ROW_OPTIONS = frozenset(field.name for field in fields(RowConfig))
+"""Options of pack that are about rows."""

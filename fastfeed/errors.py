@@ -8,6 +8,7 @@
         SourceUnreadable                    vanished, no permission, not a regular file, an I/O error
         SourceChanged                       not what the kept scan of an unfinished or finished job says
         SourceAmbiguous                     two readings are possible: choose one
+        NothingGained                       it is read fast as it is: packing would gain nothing
       DestinationError                 4    the place to write to cannot be used
         DestinationBusy                     another process is writing there
         DestinationOccupied                 something else is there already
@@ -117,6 +118,10 @@ class SourceChanged(SourceError):
 
 class SourceAmbiguous(SourceError):
     """Two readings of the source are possible."""
+
+
+class NothingGained(SourceError):
+    """The source is read fast as it is: packing would gain nothing."""
 
 
 class DestinationError(FastfeedError):

@@ -14,7 +14,9 @@ import xxhash
 from PIL import Image
 
 import fastfeed
-from fastfeed.packer.job import PackResult
+from fastfeed.archive.columns import ColumnData
+from fastfeed.archive.index import UserColumn
+from fastfeed.packer.result import PackResult
 
 ROOT = Path(__file__).parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"
@@ -220,6 +222,25 @@ def rewrite_index(dataset: Path, change: Callable[[ColumnFile], object]) -> None
     path.write_bytes(raw)
     facts = {"file": "index", "size_bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
     rewrite_manifest(dataset, lambda body: body.update(index=facts))
+
+
+def add_columns(dataset: Path, *added: ColumnData) -> None:
+    """Give an index more columns, behind those that it has, with digests that fit."""
+
+    def change(file: ColumnFile) -> None:
+        for column in added:
+            raw = [bytes(part) for part in column.parts]  # type: ignore[call-overload]
+            entry = {"table": column.table, "name": column.name, "type": column.type, "required": column.required}
+            file.table["columns"].append({**entry, "bytes": [len(part) for part in raw]})
+            file.parts += raw
+
+    rewrite_index(dataset, change)
+
+
+def add_user_columns(dataset: Path, *added: UserColumn) -> None:
+    """Give a packed dataset columns of the user's, as pack writes them."""
+    samples = json.loads((dataset / ".fastfeed" / "manifest.json").read_bytes())["samples"]
+    add_columns(dataset, *(ColumnData("sample", "x." + c.name, *c.stored(samples), required=False) for c in added))
 
 
 def rewrite_shard(dataset: Path, change: Callable[[bytearray], object], number: int = 0) -> None:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from fastfeed.archive import columns
 from fastfeed.archive.columns import BYTES, STARTS, ColumnData
 from fastfeed.archive.regular import open_regular
+from fastfeed.archive.usercolumn import KIND_OF, USER, UserKind
+from fastfeed.archive.usercolumn import UserColumn as UserColumn  # noqa: PLC0414 - this module is the writer's door to the index
 from fastfeed.errors import IndexDamaged, VersionUnsupported
 
 SAMPLE, MEMBER = "sample", "member"
@@ -65,6 +67,8 @@ class IndexData:
     sizes: object
     records: dict[str, object]
     """xxh3, codec, width, height, orientation by name, a member a row."""
+    user: Sequence[UserColumn] = ()
+    """Columns that the user gave, a sample a row, in the order in which they shall lie in the file."""
 
     def columns(self) -> list[ColumnData]:
         """The columns in the order in which they lie in the file."""
@@ -82,6 +86,9 @@ class IndexData:
             listed.append(ColumnData(MEMBER, name, kind, (self.records[name],), required=False))
         listed.append(ColumnData(SAMPLE, "key", BYTES, _strings(self.keys)))
         listed.append(ColumnData(MEMBER, "source", BYTES, _strings(self.sources), required=False))
+        for column in self.user:
+            kind, parts = column.stored(len(self.keys))
+            listed.append(ColumnData(SAMPLE, USER + column.name, kind, parts, required=False))
         return listed
 
 
@@ -119,6 +126,31 @@ class Strings(Sequence[bytes]):
                 msg, path=self._path, expected=f"at most {len(self._data)}", got=f"[{start}, {stop})", hint=_HINT
             )
         return bytes(self._data[start:stop])
+
+
+class Texts(Sequence[str]):
+    """A column of UTF-8 text, read row by row from the mapped file."""
+
+    __slots__ = ("name", "path", "raw")
+
+    def __init__(self, raw: Strings, name: str, path: str) -> None:
+        self.raw = raw
+        """The same rows as bytes."""
+        self.name, self.path = name, path
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
+        if isinstance(row, slice):
+            return [self[at] for at in range(*row.indices(len(self)))]
+        data: bytes = self.raw[row]
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            row = range(len(self))[row]
+            msg = f"row {row} of column {self.name!r} is no UTF-8 text"
+            raise IndexDamaged(msg, path=self.path, sample=row, got=data[:80], hint=_HINT) from error
 
 
 _HINT = "Run fastfeed verify; restore .fastfeed from a copy, or pack again."
@@ -162,6 +194,12 @@ class DatasetIndex:
         self._fields, self._offsets = self.array(MEMBER, "field"), self.array(MEMBER, "offset")
         self._sizes, self._digests = self.array(MEMBER, "size"), self.array(MEMBER, "xxh3")
         self.keys = self.strings(SAMPLE, "key")
+        self.user: dict[str, UserKind] = {
+            name.removeprefix(USER): KIND_OF[column.type]
+            for (table, name), column in self.table.columns.items()
+            if table == SAMPLE and name.startswith(USER) and column.type in KIND_OF
+        }
+        """Columns that the user gave: name -> kind, in file order."""
 
     def _prove(self, samples: int, members: int) -> None:
         rows = {SAMPLE: samples, MEMBER: members}
@@ -203,6 +241,25 @@ class DatasetIndex:
         start, stop = column.extents[1]
         return Strings(self.array(table, name), self._map[start:stop], column, self.path)
 
+    def user_column(self, name: str) -> "NDArray[Any] | Texts":
+        """A column that the user gave: a read-only view of int64, float64 or bool, or a sequence of str.
+
+        Raises:
+            KeyError: No such column.
+            IndexDamaged: A truth value is neither 0 nor 1. (Texts are proven row by row, when they are used.)
+        """
+        kind, stored = self.user[name], USER + name
+        if kind == "text":
+            return Texts(self.strings(SAMPLE, stored), name, self.path)
+        values = self.array(SAMPLE, stored)
+        if kind != "bool":
+            return values
+        if len(values) and int(values.max()) > 1:
+            row = int((values > 1).argmax())
+            msg = f"row {row} of column {name!r} is no truth value"
+            raise IndexDamaged(msg, path=self.path, sample=row, expected="0 or 1", got=int(values[row]), hint=_HINT)
+        return values.view(np.bool_)
+
     def has(self, table: str, name: str) -> bool:
         """Whether there is such a column."""
         return (table, name) in self.table.columns
@@ -234,5 +291,9 @@ class DatasetIndex:
 
 
 def column_names(index: DatasetIndex) -> list[str]:
-    """Columns that have a value a sample, or a value a member of it: what a user may ask for."""
-    return sorted({name for _, name in index.table.columns} - {"members", "field"})
+    """Columns of the format that have a value a sample, or a value a member of it: what a user may ask for.
+
+    A column that this release does not know is not among them, nor are those that the user gave (DatasetIndex.user).
+    """
+    known = {name for table, name in (*_REQUIRED, *_OPTIONAL) if index.has(table, name)}
+    return sorted(known - {"members", "field", "jpeg_rows"})

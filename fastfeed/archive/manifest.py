@@ -19,7 +19,10 @@ FOLDER = ".fastfeed"
 MANIFEST, INDEX, LEFT_OUT, GROUP = "manifest.json", "index", "left-out.jsonl", "pack.json"
 VERSION = 1
 """Of the format: what README.md describes. It stays readable by every later release."""
-LAYOUTS, ORDERS = ("classes", "files"), ("imagefolder", "source", "shuffled")
+STREAM = "stream"
+"""The order of samples that came one by one, so that shards could not be made equal."""
+LAYOUTS = ("classes", "files", "list", "table", "lines", "dataset", "tars", STREAM)
+ORDERS = ("imagefolder", "source", "shuffled", STREAM)
 WRITER = 1
 """Of the rules by which pack lays out bytes: the same source, options and writer give the same bytes."""
 
@@ -61,9 +64,10 @@ class Manifest:
     source_digest: str
     """sha256 over the source's list of (path, size, mtime): how a rerun knows that the source is the same."""
     layout: str
-    """classes or files: how the source was read."""
+    """One of LAYOUTS: how the source was read."""
     order: str
-    """imagefolder: position i is ImageFolder's i; source: sorted by path; shuffled: by a seed."""
+    """imagefolder: position i is ImageFolder's i; source: as in the source, a folder's sorted by path; shuffled: by a
+    seed; stream: as the samples came, and shards may differ in their counts."""
     fields: tuple[str, ...]
     """Of all samples together, sorted; a sample need not have all."""
     classes: tuple[str, ...] | None
@@ -179,7 +183,7 @@ def _prove(manifest: Manifest) -> None:
     _sha256(manifest.source_digest)
     _prove_words(manifest)
     counts = [entry.samples for entry in manifest.shards]
-    if not counts or min(counts) < 1 or max(counts) - min(counts) > 1:
+    if not counts or min(counts) < 1 or (max(counts) - min(counts) > 1 and manifest.order != STREAM):
         msg = f"the shards hold {sorted(set(counts))} samples: none may be empty, and they may differ by one"
         raise ValueError(msg)
     if manifest.samples != sum(entry.samples for entry in manifest.shards):

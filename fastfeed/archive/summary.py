@@ -66,6 +66,9 @@ class DatasetInfo:
     fields: tuple[FieldInfo, ...]
     classes: tuple[ClassInfo, ...] | None
     columns: tuple[str, ...]
+    """Of the format."""
+    user_columns: dict[str, str]
+    """Those that the user gave: name -> int64, float64, bool or text."""
     left_out: dict[str, int]
     """Kind -> how many entries of the source were left out."""
     options: dict[str, object]
@@ -104,7 +107,8 @@ def _describe(archive: Archive) -> DatasetInfo:
         source_files=manifest.source_files, source_bytes=manifest.source_bytes, layout=manifest.layout,
         order=manifest.order, compression="none (plain tar)",
         fields=tuple(_field(archive, number, name) for number, name in enumerate(manifest.fields)),
-        classes=_classes(archive), columns=columns, left_out=_left_out(archive), options=dict(manifest.options),
+        classes=_classes(archive), columns=columns, user_columns=dict(index.user),
+        left_out=_left_out(archive), options=dict(manifest.options),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from fastfeed.cli.common import Output, Size, speaks
 from fastfeed.units import format_count
 
 if TYPE_CHECKING:
-    from fastfeed.packer.job import PackResult
+    from fastfeed.packer.result import PackResult
 
 SKIPPED = 6
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from fastfeed.archive.summary import DatasetInfo, InfoResult
-    from fastfeed.packer.job import PackResult
+    from fastfeed.packer.result import PackResult
     from fastfeed.packer.unpack import UnpackResult
     from fastfeed.packer.verify import VerifyResult
     from fastfeed.source.scan import LeftOut
@@ -238,6 +238,7 @@ def _dataset_info(d: "DatasetInfo") -> None:
         ("source", f"{format_count(d.source_files, 'file')}, {format_size(d.source_bytes)}"),
         ("read as", f"{d.layout}, order {d.order}"),
         ("columns", ", ".join(d.columns) + "   (ds.column(name))"),
+        *([("own", ", ".join(f"{name} ({kind})" for name, kind in d.user_columns.items()))] if d.user_columns else []),
         ("left out", ", ".join(f"{count:,} {kind}" for kind, count in d.left_out.items()) or "nothing"),
     ]  # fmt: skip
     for name, value in facts:

@@ -23,7 +23,7 @@ def standing(job: Job, listing: Listing, *, overwrite: bool) -> list[str]:
     except DestinationError as error:
         return [f"this would be refused: {error.message}"]
     try:
-        done, before = published(job), peek(job.destination)
+        done, before = published(job.destination), peek(job.destination)
         if done is not None:
             if overwrite:
                 return ["the destination holds a finished pack: it would be replaced"]
@@ -41,17 +41,17 @@ def standing(job: Job, listing: Listing, *, overwrite: bool) -> list[str]:
     return []
 
 
-def published(job: Job) -> dict[str, Manifest] | None:
+def published(destination: str) -> dict[str, Manifest] | None:
     """The manifests of a finished pack at the destination, None where there is none."""
     try:
-        record = read_record(job.destination)
+        record = read_record(destination)
     except NotADataset:
         return None
     if not isinstance(record, Group):
         return {"": record}
     found = {}
     for split in record.splits:
-        below = read_record(os.path.join(job.destination, split))
+        below = read_record(os.path.join(destination, split))
         assert isinstance(below, Manifest)
         found[split] = below
     return found
@@ -65,20 +65,27 @@ def compare_published(job: Job, done: Mapping[str, Manifest], listing: Listing) 
         SourceChanged: The source is not what it was.
     """
     for manifest in done.values():
-        _compare_options(job, {"writer": manifest.writer, "options": dict(manifest.options)}, "a finished pack")
+        compare_options(
+            job.destination, job.identity, {"writer": manifest.writer, "options": dict(manifest.options)}, "a finished pack"
+        )
         if manifest.source_digest != listing.digest():
             msg = "the source has changed since it was packed (files came, went, grew or were touched)"
             hint = "Pack into another folder, or replace the old pack with --overwrite."
             raise SourceChanged(msg, path=job.source, hint=hint)
 
 
-def _compare_options(job: Job, before: Mapping[str, Any], what: str) -> None:
+def compare_options(destination: str, identity: Mapping[str, object], before: Mapping[str, Any], what: str) -> None:
+    """What is there was made with the same options.
+
+    Raises:
+        DestinationOccupied: With others.
+    """
     if before.get("writer") != WRITER:
         msg = f"{what} by another version of the writer is there"
         raise DestinationOccupied(
-            msg, path=job.destination, expected=WRITER, got=before.get("writer"), hint="Use --overwrite to pack anew."
+            msg, path=destination, expected=WRITER, got=before.get("writer"), hint="Use --overwrite to pack anew."
         )
-    then, now = before["options"], dict(job.identity["options"])  # type: ignore[call-overload]
+    then, now = before["options"], dict(identity["options"])  # type: ignore[call-overload]
     # what to do about unreadable files may be decided anew: finished shards stay as they are
     differing = sorted(name for name in now if then.get(name) != now[name] and name != "on_error")
     if differing:
@@ -87,7 +94,7 @@ def _compare_options(job: Job, before: Mapping[str, Any], what: str) -> None:
         )
         msg = f"{what} with other options is there ({changes})"
         hint = "Give the same options, choose another folder, or use --overwrite to pack anew."
-        raise DestinationOccupied(msg, path=job.destination, hint=hint)
+        raise DestinationOccupied(msg, path=destination, hint=hint)
 
 
 def _flag(name: str) -> str:
@@ -110,7 +117,7 @@ def compare_job(job: Job, before: Mapping[str, Any] | None, kept: Listing | None
         SourceChanged: Another list, size or mtime.
     """
     if before is not None:
-        _compare_options(job, before, "an unfinished pack")
+        compare_options(job.destination, job.identity, before, "an unfinished pack")
     if kept is None or kept is listing or kept.digest() == listing.digest():
         return
     changes = _changes(kept, listing)

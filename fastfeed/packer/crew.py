@@ -15,11 +15,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self
 
 from fastfeed.config import package_folder
 from fastfeed.errors import WorkerDied
-from fastfeed.packer.worker import Order
 
 _TAIL_BYTES = 4000
 _AHEAD = 2
@@ -28,26 +27,65 @@ _START = """
 import sys
 site = [at for at, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages"))]
 sys.path.insert(site[0] if site else len(sys.path), sys.argv[1])
-from fastfeed.packer.worker import main
-main()
+from importlib import import_module
+import_module(sys.argv[2]).main()
 """
 """This very fastfeed, but nothing from the working directory (-P), and no file beside fastfeed before the standard library."""
+
+
+class Process(Protocol):
+    """What a crew needs of a process: subprocess.Popen has it."""
+
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+    pid: int
+
+    def kill(self) -> None:
+        """SIGKILL."""
+
+    def wait(self) -> int:
+        """Its exit code, negative for a signal."""
+
+
+class AnyOrder(Protocol):
+    """What a crew needs of an order."""
+
+    @property
+    def target(self) -> str:
+        """Path of the shard."""
+
+    @property
+    def paths(self) -> list[str]:
+        """Its inputs, for messages."""
+
+    def encode(self) -> bytes:
+        """As it passes the pipe."""
+
+
+def start_worker(module: str = "fastfeed.packer.worker") -> Process:
+    """A fresh interpreter that runs a worker's main().
+
+    Args:
+        module: Where that main() is.
+    """
+    return subprocess.Popen(  # noqa: S603 - our own code, by this interpreter
+        [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder(), module], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
+    )  # fmt: skip
 
 
 class _Worker:
     """One process, the order that it has, and what it said."""
 
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(  # noqa: S603 - our own code, by this interpreter
-            [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder()], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
-        )  # fmt: skip
-        self.orders: deque[Order] = deque()
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.orders: deque[AnyOrder] = deque()
         """Given and not yet reported on: the first is in work, the others wait in the pipe or in the process."""
         self.unread, self.complaint = b"", b""
 
     @property
-    def order(self) -> Order | None:
+    def order(self) -> AnyOrder | None:
         """The one in work."""
         return self.orders[0] if self.orders else None
 
@@ -56,7 +94,7 @@ class _Worker:
         assert pipe is not None
         return pipe
 
-    def give(self, order: Order) -> None:
+    def give(self, order: AnyOrder) -> None:
         self.orders.append(order)
         try:
             self.pipe("stdin").write(order.encode())
@@ -70,10 +108,11 @@ class Crew:
 
     Args:
         count: How many.
+        start: Starts one.
     """
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, count: int, start: Callable[[], Process] = start_worker) -> None:
+        self.count, self._start_one = count, start
         self._workers: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
 
@@ -96,12 +135,12 @@ class Crew:
         """All of them before the first order, so that they start side by side."""
         for _ in range(self.count):
             with _signals_held():  # between its start and the list, Ctrl-C would leave a worker that nobody ends
-                worker = _Worker()
+                worker = _Worker(self._start_one())
                 self._workers.append(worker)
             for name in ("stdout", "stderr"):
                 self._selector.register(worker.pipe(name), selectors.EVENT_READ, (worker, name))
 
-    def run(self, orders: Iterator[Order], hear: Callable[[dict[str, Any]], None]) -> None:
+    def run(self, orders: Iterator[AnyOrder], hear: Callable[[dict[str, Any]], None]) -> None:
         """Have every order carried out.
 
         Args:
@@ -129,7 +168,7 @@ class Crew:
                 else:  # killed while it had nothing to do: nothing is lost
                     self._selector.unregister(key.fileobj)
 
-    def _listen(self, worker: _Worker, data: bytes, orders: Iterator[Order], hear: Callable[[dict[str, Any]], None]) -> None:
+    def _listen(self, worker: _Worker, data: bytes, orders: Iterator[AnyOrder], hear: Callable[[dict[str, Any]], None]) -> None:
         *lines, worker.unread = (worker.unread + data).split(b"\n")
         for line in lines:
             event = json.loads(line)

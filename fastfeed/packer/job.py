@@ -5,13 +5,13 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Unpack
+from dataclasses import asdict, replace
+from typing import Any, Unpack
 
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.manifest import FOLDER, LEFT_OUT, WRITER, Manifest
 from fastfeed.archive.regular import open_regular
-from fastfeed.config import PackConfig, PackOptions, pack_config
+from fastfeed.config import ROW_OPTIONS, AllOptions, PackConfig, pack_config, row_config
 from fastfeed.disk import disk_error, prove_utf8
 from fastfeed.errors import (
     DestinationFull,
@@ -23,6 +23,10 @@ from fastfeed.machine import free_bytes
 from fastfeed.packer.compare import compare_job, compare_published, published, standing
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
+from fastfeed.packer.result import DatasetResult, PackResult
+from fastfeed.packer.rows.choose import choose
+from fastfeed.packer.rows.job import RowJob, pack_rows
+from fastfeed.packer.rows.stream import StreamJob, pack_stream
 from fastfeed.packer.writing import Job, Writing, worker_count
 from fastfeed.sample import SkipList
 from fastfeed.source.scan import LeftOut, Listing, scan
@@ -33,53 +37,8 @@ _ROUNDS = 20
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetResult:
-    """One packed (or planned) dataset."""
-
-    split: str
-    name: str
-    path: str
-    samples: int
-    shards: int
-    size_bytes: int
-    """Of its shards."""
-    source_files: int
-    source_bytes: int
-    fields: tuple[str, ...]
-    classes: int | None
-    order: str
-    digest: str | None
-    """The dataset's digest; None for a plan."""
-    why: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackResult:
-    """What pack did, or with dry_run would do."""
-
-    destination: str
-    datasets: tuple[DatasetResult, ...]
-    left_out: tuple[LeftOut, ...]
-    """Everything in the source that is not packed, with why."""
-    skipped: int
-    """How many of those could not be read (only with on_error="skip")."""
-    limited: int
-    notes: tuple[str, ...]
-    workers: int
-    workers_why: str
-    shards_written: int
-    shards_kept: int
-    """Finished by an earlier run."""
-    already_packed: bool
-    dry_run: bool
-    needs_bytes: int
-    free_bytes: int
-    seconds: float
-
-
 def pack(  # noqa: PLR0913 - each is an option of the command
-    source: str | os.PathLike[str],
+    source: Any,  # noqa: ANN401 - a path or a dataset
     destination: str | os.PathLike[str],
     *,
     workers: int | None = None,
@@ -87,24 +46,30 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     overwrite: bool = False,
     dry_run: bool = False,
     trust_scan: bool = False,
+    anyway: bool = False,
     progress: Progress = QUIET,
-    on_plan: Callable[["PackResult"], None] | None = None,
-    **options: Unpack[PackOptions],
+    on_plan: Callable[[PackResult], None] | None = None,
+    **options: Unpack[AllOptions],
 ) -> PackResult:
-    """Pack a folder into shards. A call that was interrupted continues; one that is done is found to be done.
+    """Pack into shards. A call that was interrupted continues; one that is done is found to be done.
 
     Args:
-        source: A folder: a class a folder, train/ val/ of those, or files that share a stem.
+        source: A folder (a class a folder, train/ val/ of those, or files that share a stem); a list of files (.csv .tsv
+            .jsonl, also .gz and .zst); Parquet or Arrow files with bytes (a path or a glob); JSON lines that are the
+            samples; "module:name" of a Python object; or that object: any dataset with __len__ and __getitem__, Hugging
+            Face's too, or an iterable of dicts.
         destination: A folder that is new, empty, or holds an unfinished or finished pack of the same source.
         workers: Processes; by default the usable processors, at most one a shard. The bytes do not depend on it.
         exclude: A skip list (JSONL file) of samples to leave out.
         overwrite: Replace what an earlier pack wrote there.
         dry_run: Only plan.
-        trust_scan: Continue with the kept scan and do not walk the source again; each file is still checked when read.
+        trust_scan: Continue with the kept scan and do not walk the folder again; each file is still checked when read.
+        anyway: Pack even what is read fast as it is.
         progress: Hears how far it is.
-        on_plan: Called with the plan (a record with dry_run set) before the first byte is written.
+        on_plan: Called with the plan (a record with dry_run set) before the first byte is written; not for an iterable.
         **options: Fields of fastfeed.config.PackConfig: shard_bytes (a number, or a text such as "256MiB"), shards,
-            samples_per_shard, shuffle, layout, group, class_map, write_cls, name, limit, hidden, on_error.
+            samples_per_shard, shuffle, layout, group, class_map, write_cls, name, limit, hidden, on_error; and of
+            fastfeed.config.RowConfig for what is no folder: field, root, label, key, column, classes, encode, row_json.
 
     Raises:
         UsageError: An option is wrong.
@@ -112,31 +77,61 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         DestinationError: The destination is busy, occupied or full.
         WorkerDied: A worker was killed; the next call continues.
     """
-    began = time.monotonic()
-    config = pack_config(options)
     if workers is not None and workers < 1:
         msg = "workers counts from 1"
         raise UsageError(msg, got=workers)
     prove_utf8()
-    root, target = os.path.abspath(os.fsdecode(source)), os.path.abspath(os.fsdecode(destination))
-    _refuse_overlap(root, target)
+    given, root = dict(options), options.get("root")
+    about_rows = {name: given.pop(name) for name in ROW_OPTIONS & set(given)}
+    given.pop("root", None)
+    config, rows = pack_config(given), row_config(about_rows)
+    target = os.path.abspath(os.fsdecode(destination))
     skip = SkipList.read(os.fsdecode(exclude)) if isinstance(exclude, str | os.PathLike) else exclude or SkipList()
-    job = Job(root, target, config, skip, _identity(config, skip, root), workers, progress)
+    chosen = choose(source, rows, root=None if root is None else os.fsdecode(root), anyway=anyway)
+    if chosen is None:
+        if about_rows or root is not None:
+            names = ", ".join(sorted(about_rows) or ["root"])
+            msg = f"{names} is for lists, tables and Python datasets, and the source is a folder of files"
+            raise UsageError(msg, path=os.fsdecode(source), got=names)
+        folder = Job(os.path.abspath(os.fsdecode(source)), target, config, skip, {}, workers, progress)
+        return _pack_folder(folder, overwrite=overwrite, dry_run=dry_run, trust_scan=trust_scan, on_plan=on_plan)
+    if chosen.rows is None:
+        if dry_run:
+            msg = "there is no plan for an iterable: nobody knows what comes"
+            raise UsageError(msg, got=chosen.where, hint="Give a dataset with a length, or pack with limit= for a trial.")
+        stream = StreamJob(
+            samples=chosen.samples or (), where=chosen.where, name=chosen.name, destination=target, config=config, rows=rows,
+            exclude=skip, progress=progress,
+        )  # fmt: skip
+        return pack_stream(stream, overwrite=overwrite)
+    job = RowJob(
+        source=chosen.rows, where=chosen.where, name=chosen.name, destination=target, config=config, rows=rows, exclude=skip,
+        workers=workers, progress=progress,
+    )  # fmt: skip
+    return pack_rows(job, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
+
+
+def _pack_folder(
+    job: Job, *, overwrite: bool, dry_run: bool, trust_scan: bool, on_plan: Callable[[PackResult], None] | None
+) -> PackResult:
+    began = time.monotonic()
+    _refuse_overlap(job.source, job.destination)
+    job = replace(job, identity=_identity(job.config, job.exclude, job.source))
     if dry_run:
-        listing = scan(root, progress, hidden=config.hidden)
+        listing = scan(job.source, job.progress, hidden=job.config.hidden)
         result = _result(job, _plan(job, listing, {}), began, dry_run=True)
         return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
-    done = None if overwrite or os.path.isdir(os.path.join(target, FOLDER, "job")) else published(job)
+    done = None if overwrite or os.path.isdir(os.path.join(job.destination, FOLDER, "job")) else published(job.destination)
     if done is not None:  # without a lock: a finished pack may lie on a disk that cannot be written
-        return _already(job, done, scan(root, progress, hidden=config.hidden), began)
-    journal = Journal(target)
+        return _already(job, done, scan(job.source, job.progress, hidden=job.config.hidden), began)
+    journal = Journal(job.destination)
     try:
         result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
         return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
     except BrokenPipeError:
         raise  # who listened to on_plan has gone: that is no fault of the destination
     except OSError as error:
-        raise disk_error(f"{error.filename or target}: {error.strerror}", error.errno, target) from error
+        raise disk_error(f"{error.filename or job.destination}: {error.strerror}", error.errno, job.destination) from error
     finally:
         journal.close()
 
@@ -168,7 +163,7 @@ def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
 
 
 def _run(
-    job: Job, journal: Journal, *, overwrite: bool, trust_scan: bool, on_plan: Callable[["PackResult"], None] | None
+    job: Job, journal: Journal, *, overwrite: bool, trust_scan: bool, on_plan: Callable[[PackResult], None] | None
 ) -> PackResult:
     began = time.monotonic()
     kept = None if overwrite else journal.kept_listing()
@@ -180,7 +175,7 @@ def _run(
         journal.clear()
         os.makedirs(job.destination, exist_ok=True)
         kept = None
-    done = published(job)
+    done = published(job.destination)
     if done is not None:
         result = _already(job, done, listing, began)
         journal.finish()
@@ -189,7 +184,7 @@ def _run(
     plan = _plan(job, listing, _failed_before(journal))
     journal.prove_ours(plan)
     if kept is None or journal.read("job.json") != job.identity:  # only now: a source that is refused leaves nothing behind
-        journal.begin(job.identity, listing)
+        journal.begin(job.identity, listing.save())
     if on_plan is not None:
         on_plan(_result(job, plan, began, dry_run=True))
     writing = _write(job, journal, listing, plan)

@@ -9,8 +9,8 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from fastfeed.archive.dataset import read_record
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group
@@ -18,12 +18,43 @@ from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import shard_file
 from fastfeed.disk import publish, remove, sync_folder
 from fastfeed.errors import DatasetError, DestinationBusy, DestinationError, DestinationOccupied, NotADataset
-from fastfeed.packer.plan import PackPlan
 from fastfeed.source.scan import Listing
 
 _LOCK_WAIT_SECONDS = 2.0
 """A killed run's workers die within milliseconds; a run that lives longer than this is another run."""
 _OWNED = (MANIFEST, GROUP, INDEX, LEFT_OUT)
+
+
+class PlannedShard(Protocol):
+    """A shard to be written."""
+
+    @property
+    def file(self) -> str:
+        """Its name."""
+
+
+class PlannedDataset(Protocol):
+    """A dataset to be written."""
+
+    @property
+    def split(self) -> str:
+        """Its folder below the destination, empty without splits."""
+
+    @property
+    def name(self) -> str:
+        """Stem of its shards' names."""
+
+    @property
+    def shards(self) -> Sequence[PlannedShard]:
+        """In order."""
+
+
+class Planned(Protocol):
+    """What the journal needs of a plan."""
+
+    @property
+    def datasets(self) -> Sequence[PlannedDataset]:
+        """Of one call."""
 
 
 class Journal:
@@ -125,12 +156,13 @@ class Journal:
         """The scan of an earlier run; None where there is none."""
         return peek_listing(self.destination)
 
-    def begin(self, identity: Mapping[str, object], listing: Listing) -> None:
-        """Keep what a rerun must find equal."""
-        self.write("scan", listing.save())
+    def begin(self, identity: Mapping[str, object], scan: bytes | None = None) -> None:
+        """Keep what a rerun must find equal: options and, for a folder, its scan."""
+        if scan is not None:
+            self.write("scan", scan)
         self.write("job.json", identity)
 
-    def plan_is(self, plan: PackPlan) -> None:
+    def plan_is(self, plan: Planned) -> None:
         """Keep the names of the shards to come, so that --overwrite knows what is ours.
 
         Shards that an earlier plan of this job had and this one has not (inputs failed in between) are removed.
@@ -176,7 +208,7 @@ class Journal:
         """Whether a --overwrite was killed in its midst."""
         return self.read("clearing.json") is not None
 
-    def prove_ours(self, plan: PackPlan) -> None:
+    def prove_ours(self, plan: Planned) -> None:
         """Let no file be replaced that no manifest and no unfinished job names.
 
         Raises:

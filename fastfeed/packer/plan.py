@@ -225,14 +225,14 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
     source_bytes = sum(sizes) - class_bytes
     shard_name = draft.split if draft.split and config.name is None else f"{name}-{draft.split}" if draft.split else name
     stops = _shard_stops(len(chosen.order), source_bytes, config)
-    offsets, shards = _lay_out(stops, _legal_name(shard_name), (starts, files, sizes))
+    offsets, shards = _lay_out(stops, legal_name(shard_name), (starts, files, sizes))
     why = [*draft.why, *_order_reason(chosen, config)]
-    why.append(_shard_reason(len(shards), len(chosen.order), source_bytes, config))
+    why.append(shard_reason(len(shards), len(chosen.order), source_bytes, config))
     first_ones = chosen.order[-1] == len(chosen.order) - 1  # behind a sample that is left out, positions are not ImageFolder's
     in_order = "imagefolder" if draft.as_imagefolder and first_ones else "source"
     order = in_order if config.shuffle is None else "shuffled"
     return DatasetPlan(
-        split=draft.split, name=_legal_name(shard_name), layout=draft.layout, order=order,
+        split=draft.split, name=legal_name(shard_name), layout=draft.layout, order=order,
         classes=None if draft.classes is None else tuple(draft.classes), keys=[chosen.keys[at] for at in chosen.order],
         labels=labels, starts=starts, files=files, fields=tuple(fields), member_fields=member_fields, sizes=sizes,
         offsets=offsets, shards=tuple(shards), source_files=sum(shard.source_files for shard in shards),
@@ -306,13 +306,14 @@ def _refuse_huge(files: Sequence[int], sizes: Sequence[int], listing: Listing) -
     )
 
 
-def _legal_name(name: str) -> str:
+def legal_name(name: str) -> str:
     """A shard name that breaks no reader: letters, digits, - and _, at most 60."""
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in name)
     return plain if plain == name and 0 < len(name) <= 60 else safe_key(plain.replace("/", "_")[:40] or "data", name, 60, 6)  # noqa: PLR2004 - config's limit
 
 
-def _shard_count(samples: int, source_bytes: int, config: PackConfig) -> int:
+def shard_count(samples: int, source_bytes: int, config: PackConfig) -> int:
+    """How many shards: as asked for, else so many that each has about the target's source bytes; none is empty."""
     if config.shards is not None:
         return min(config.shards, samples)
     if config.samples_per_shard is not None:
@@ -320,7 +321,8 @@ def _shard_count(samples: int, source_bytes: int, config: PackConfig) -> int:
     return max(1, min(samples, -(-source_bytes // config.shard_bytes)))
 
 
-def _shard_reason(shards: int, samples: int, source_bytes: int, config: PackConfig) -> str:
+def shard_reason(shards: int, samples: int, source_bytes: int, config: PackConfig) -> str:
+    """Why there are so many shards."""
     each = f"{samples // shards:,} to {-(-samples // shards):,}" if samples % shards else f"{samples // shards:,}"
     text = f"{format_count(shards, 'shard')} of {each} {'sample' if each == '1' else 'samples'}: "
     if config.shards is not None:
@@ -332,7 +334,7 @@ def _shard_reason(shards: int, samples: int, source_bytes: int, config: PackConf
 
 def _shard_stops(samples: int, source_bytes: int, config: PackConfig) -> list[int]:
     """Where each shard's samples end; counts differ by one at most."""
-    shards = _shard_count(samples, source_bytes, config)
+    shards = shard_count(samples, source_bytes, config)
     base, more = divmod(samples, shards)
     return [base * number + min(number, more) for number in range(1, shards + 1)]
 

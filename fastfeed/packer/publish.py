@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from fastfeed.archive import columns, manifest
-from fastfeed.archive.index import MEMBER, SAMPLE, IndexData
+from fastfeed.archive.index import MEMBER, SAMPLE, IndexData, UserColumn
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group, Manifest, OwnedFile, ShardEntry
 from fastfeed.disk import publish
 from fastfeed.errors import DestinationError
@@ -43,7 +43,13 @@ class _Digesting:
 
 
 def publish_dataset(
-    folder: str, plan: DatasetPlan, *, records: Sequence[str], source: SourceFacts, left_out: Sequence[LeftOut]
+    folder: str,
+    plan: DatasetPlan,
+    *,
+    records: Sequence[str],
+    source: SourceFacts,
+    left_out: Sequence[LeftOut],
+    user: Sequence[UserColumn] = (),
 ) -> Manifest:
     """Write index, left-out list and manifest of one dataset.
 
@@ -53,28 +59,77 @@ def publish_dataset(
         records: Paths of the shards' records, in order.
         source: What it was packed from.
         left_out: What was not packed.
+        user: Columns that the user gave, a sample a row, in storage order.
 
     Raises:
         DestinationError: A shard is not there as it was written.
     """
-    home = os.path.join(folder, FOLDER)
-    os.makedirs(home, exist_ok=True)
     shards, parts = [], {name: bytearray() for name in _RECORD_COLUMNS}
     for shard, path in zip(plan.shards, records, strict=True):
         found = read_record(path)
         target = os.path.join(folder, shard.file)
-        if found is None or not os.path.exists(target) or os.path.getsize(target) != shard.size_bytes:
+        whole = found is not None and os.path.exists(target) and os.path.getsize(target) == found.done.size_bytes
+        if found is None or not whole or found.done.tar_bytes != shard.size_bytes:
             msg = "a finished shard has gone or changed before the manifest was written"
             raise DestinationError(msg, path=target, hint="Nothing else may write there. Run the same command again.")
-        for name, raw in found[0].items():
+        for name, raw in found.columns.items():
             parts[name] += raw
-        shards.append(ShardEntry(shard.file, shard.stop - shard.first, shard.size_bytes, found[1]))
-    index = _publish_index(home, plan, source.paths, parts)
-    lines = "".join(json.dumps({"source": source, "kind": kind, "why": why}) + "\n" for source, kind, why in sorted(left_out))
-    record = Manifest(
+        shards.append(ShardEntry(shard.file, shard.stop - shard.first, found.done.size_bytes, found.done.sha256))
+    data = IndexData(
+        keys=plan.keys,
+        labels=plan.labels,
+        members_per_sample=(stop - start for start, stop in zip(plan.starts, plan.starts[1:], strict=False)),
+        sources=["" if file < 0 else source.paths[file] for file in plan.files],
+        fields=plan.member_fields,
+        offsets=plan.offsets,
+        sizes=plan.sizes,
+        records=dict(parts),
+        user=user,
+    )
+    about = DatasetFacts(
         name=plan.name, split=plan.split, samples=len(plan.keys), members=len(plan.files), source_files=plan.source_files,
         source_bytes=plan.source_bytes, source_digest=source.digest, layout=plan.layout, order=plan.order,
-        fields=plan.fields, classes=plan.classes, options=source.options, left_out_count=len(left_out), index=index,
+        fields=plan.fields, classes=plan.classes, options=source.options,
+    )  # fmt: skip
+    return publish_parts(folder, about, data=data, shards=shards, left_out=left_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFacts:
+    """The manifest's fields that come from the plan."""
+
+    name: str
+    split: str
+    samples: int
+    members: int
+    source_files: int
+    source_bytes: int
+    source_digest: str
+    layout: str
+    order: str
+    fields: tuple[str, ...]
+    classes: tuple[str, ...] | None
+    options: Mapping[str, object]
+
+
+def publish_parts(
+    folder: str, about: DatasetFacts, *, data: IndexData, shards: Sequence[ShardEntry], left_out: Sequence[LeftOut]
+) -> Manifest:
+    """Write index, left-out list and manifest of a dataset whose shards are finished.
+
+    Args:
+        folder: Where they are.
+        about: What the manifest says of them.
+        data: What the index says.
+        shards: In order.
+        left_out: What was not packed.
+    """
+    home = os.path.join(folder, FOLDER)
+    os.makedirs(home, exist_ok=True)
+    index = _publish_index(home, data, {SAMPLE: about.samples, MEMBER: about.members})
+    lines = "".join(json.dumps({"source": source, "kind": kind, "why": why}) + "\n" for source, kind, why in sorted(left_out))
+    record = Manifest(
+        **{name: getattr(about, name) for name in about.__slots__}, left_out_count=len(left_out), index=index,
         left_out=_publish_raw(home, LEFT_OUT, lines.encode()), shards=tuple(shards),
     )  # fmt: skip
     raw = manifest.encode(record)
@@ -84,22 +139,12 @@ def publish_dataset(
     return decoded
 
 
-def _publish_index(home: str, plan: DatasetPlan, paths: Sequence[str], parts: Mapping[str, object]) -> OwnedFile:
-    data = IndexData(
-        keys=plan.keys,
-        labels=plan.labels,
-        members_per_sample=(stop - start for start, stop in zip(plan.starts, plan.starts[1:], strict=False)),
-        sources=["" if file < 0 else paths[file] for file in plan.files],
-        fields=plan.member_fields,
-        offsets=plan.offsets,
-        sizes=plan.sizes,
-        records=dict(parts),
-    )
+def _publish_index(home: str, data: IndexData, rows: Mapping[str, int]) -> OwnedFile:
     facts = []
 
     def write(file: BinaryIO) -> None:
         passing = _Digesting(file)
-        columns.write(passing, {SAMPLE: len(plan.keys), MEMBER: len(plan.files)}, data.columns())  # type: ignore[arg-type]
+        columns.write(passing, rows, data.columns())  # type: ignore[arg-type]
         facts.append(OwnedFile(INDEX, passing.size, passing.sha256.hexdigest()))
 
     publish(os.path.join(home, INDEX + ".part"), os.path.join(home, INDEX), write)

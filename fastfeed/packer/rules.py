@@ -9,9 +9,10 @@ import xxhash
 
 from fastfeed.archive.columns import BYTES, STARTS
 from fastfeed.archive.dataset import Archive
-from fastfeed.archive.index import MEMBER, SAMPLE
+from fastfeed.archive.index import MEMBER, SAMPLE, Texts
 from fastfeed.archive.manifest import FOLDER
 from fastfeed.archive.shard import LEGAL_KEY, is_safe_source
+from fastfeed.archive.usercolumn import MAX_NAME_BYTES, is_user_name
 from fastfeed.errors import FastfeedError, IndexDamaged
 
 _CHUNK_BYTES = 4 << 20
@@ -53,6 +54,7 @@ def index_rules(archive: Archive) -> Iterator[FastfeedError]:
         yield from _members(archive)
         yield from _keys(archive)
         yield from _sources(archive)
+        yield from _user_columns(archive)
     yield from _labels(archive)
     yield from _left_out(archive)
 
@@ -79,6 +81,31 @@ def _sources(archive: Archive) -> Iterator[FastfeedError]:
         if raw and not is_safe_source(raw):
             msg = f"an original path is unsafe: {raw[:80]!r}"
             yield IndexDamaged(msg, path=archive.index.path, expected="a path below the source", got=f"member row {row}")
+
+
+def _user_columns(archive: Archive) -> Iterator[FastfeedError]:
+    """Columns that the user gave: legal names, truth values 0 and 1, texts UTF-8."""
+    index = archive.index
+    for name in index.user:
+        if not is_user_name(name):
+            msg = f"a user column has a name that is none: {name[:80]!a}"
+            expected = f"1 to {MAX_NAME_BYTES} bytes of UTF-8 without control characters"
+            yield IndexDamaged(msg, path=index.path, expected=expected, hint=_RESTORE)
+        try:
+            values = index.user_column(name)
+        except IndexDamaged as error:
+            yield error
+            continue
+        if isinstance(values, Texts):
+            yield from _texts(values)
+
+
+def _texts(values: Texts) -> Iterator[FastfeedError]:
+    for row in range(len(values)):
+        try:
+            values[row]
+        except IndexDamaged as error:
+            yield error
 
 
 def _members(archive: Archive) -> Iterator[FastfeedError]:

@@ -1,7 +1,7 @@
 """A process that writes shards: one order in, progress and a result out. ``python -m fastfeed.packer.worker``.
 
-A shard is written under a temporary name, flushed to the disk, its record beside it, and only then renamed to its real
-name. Whatever kills the process, the shard is there whole or not at all. When the parent dies, so does this process.
+A shard's record is there before the shard has its real name (packer/shardfile.py). Whatever kills the process, the shard is
+there whole or not at all. When the parent dies, so does this process.
 """
 
 import hashlib
@@ -22,11 +22,11 @@ import xxhash
 
 from fastfeed.archive import tar
 from fastfeed.archive.shard import digest
-from fastfeed.disk import publish, remove, sync_folder
+from fastfeed.disk import publish
 from fastfeed.media import FIRST_BYTES, NOT_AN_IMAGE, probe
 from fastfeed.packer.record import Record, write_record
+from fastfeed.packer.shardfile import FLUSH_BYTES, Finished, ShardFile
 
-FLUSH_BYTES = 1 << 19
 CHUNK_BYTES = 4 << 20
 """Members larger than this are streamed in pieces of this size, so memory stays flat."""
 _REPORT_SECONDS = 0.2
@@ -117,52 +117,36 @@ class ShardWriter:
 
     def __init__(self, order: Order, report: Callable[[int, int], None]) -> None:
         self.order, self.report = order, report
-        self.sha256 = hashlib.sha256()
         self.record = Record()
-        self._pending: list[bytes] = []
-        self._written = self._files = self._bytes = 0
+        self._files = self._bytes = 0
         self._due = time.monotonic() + _REPORT_SECONDS
 
-    def run(self) -> str:
-        """Write, flush, rename; give the sha256.
+    def run(self) -> Finished:
+        """Write, flush, rename.
 
         Raises:
             InputFailed: A source file is not as planned; nothing is left of the shard.
             DiskFailed: The disk refused; nothing is left of the shard.
         """
-        order = self.order
         try:
-            self._out = os.open(order.part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                self._members()
-                self._pending.append(tar.trailer(self._written))
-                self._flush()
-                os.fsync(self._out)
-            finally:
-                os.close(self._out)
-            sha256 = self.sha256.hexdigest()
-            self._save_record(sha256)
-            os.rename(order.part, order.target)
-            sync_folder(os.path.dirname(order.target))
+            with ShardFile(self.order.part, self.order.target) as out:
+                self._members(out)
+                done = out.finish(self._save_record)
         except OSError as error:
-            remove(order.part)
-            raise DiskFailed(f"{error.filename or order.target}: {error.strerror}", error.errno) from error
-        except InputFailed:
-            remove(order.part)
-            raise
+            raise DiskFailed(f"{error.filename or self.order.target}: {error.strerror}", error.errno) from error
         self.report(self._files, self._bytes)
-        return sha256
+        return done
 
-    def _save_record(self, sha256: str) -> None:
-        body = (self.record, sha256, self.order.digest)
+    def _save_record(self, done: Finished) -> None:
+        body = (self.record, done, self.order.digest)
         publish(self.order.part + ".record.part", self.order.record, lambda file: write_record(file, *body))
 
-    def _members(self) -> None:
+    def _members(self, out: ShardFile) -> None:
         """Header, payload and padding of each member. One loop without calls to spare: it runs once a file."""
-        order, pending, sums, probes = self.order, self._pending, self.record.xxh3, self.record.probes
+        order, sums, probes, pieces = self.order, self.record.xxh3, self.record.probes, list[bytes]()
         waiting = 0
         for name, path, size, stamp in order.members():
-            pending.append(tar.header(name, size))
+            pieces.append(tar.header(name, size))
             if not path:
                 payload = b"%d" % stamp
                 probes.append(NOT_AN_IMAGE)
@@ -172,18 +156,22 @@ class ShardWriter:
                 self._files += 1
                 self._bytes += size
             else:
-                self._stream(path, size, stamp)
+                out.write(*pieces)
+                pieces.clear()
+                self._stream(out, path, size, stamp)
                 continue
             sums.append(digest(payload))
-            pending.append(payload)
-            pending.append(_PADDINGS[size % tar.BLOCK_BYTES])
+            pieces.append(payload)
+            pieces.append(_PADDINGS[size % tar.BLOCK_BYTES])
             waiting += size + tar.BLOCK_BYTES
             if waiting >= FLUSH_BYTES:
-                self._flush()
+                out.write(*pieces)
+                pieces.clear()
                 waiting = 0
-        self._flush()
+                self._tell()
+        out.write(*pieces)
 
-    def _stream(self, path: str, size: int, stamp: int) -> None:
+    def _stream(self, out: ShardFile, path: str, size: int, stamp: int) -> None:
         """A large member in pieces."""
         checksum, left, head = xxhash.xxh3_64(), size, b""
         with Source(self.order.root + path, path, size, stamp) as source:
@@ -193,24 +181,17 @@ class ShardWriter:
                     raise InputFailed(path, "changed", f"it ended {left} bytes early")
                 head = head or piece
                 checksum.update(piece)
-                self._pending.append(piece)
+                out.write(piece)
                 self._bytes += len(piece)
-                self._flush()
+                self._tell()
                 left -= len(piece)
             source.prove()  # again: what was written into it meanwhile must not pass
         self.record.xxh3.append(checksum.intdigest())
         self.record.probes.append(probe(head))
-        self._pending.append(_PADDINGS[size % tar.BLOCK_BYTES])
+        out.write(_PADDINGS[size % tar.BLOCK_BYTES])
         self._files += 1
 
-    def _flush(self) -> None:
-        data = b"".join(self._pending)
-        self._pending.clear()
-        self.sha256.update(data)
-        self._written += len(data)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._out, view) :]
+    def _tell(self) -> None:
         now = time.monotonic()
         if now >= self._due:
             self.report(self._files, self._bytes)
@@ -333,8 +314,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     for order in _orders():
         try:
-            sha256 = ShardWriter(order, lambda files, size: _say(event="progress", files=files, bytes=size)).run()
-            _say(event="done", shard=order.shard, sha256=sha256)
+            ShardWriter(order, lambda files, size: _say(event="progress", files=files, bytes=size)).run()
+            _say(event="done", shard=order.shard)
         except InputFailed as error:
             found = {failure.path: failure for failure in (error, *_check_rest(order))}
             _say(event="inputs", shard=order.shard, failed=[[f.path, f.kind, f.why] for f in found.values()])

@@ -97,8 +97,8 @@ class Writing:
         shard = dataset.shards[number]
         target = os.path.join(self.job.destination, dataset.split, shard.file)
         found = read_record(self._record(dataset, number))
-        whole = os.path.exists(target) and os.path.getsize(target) == shard.size_bytes
-        if found is not None and whole and found[2] == self._order(dataset, number, 0).digest:
+        whole = found is not None and os.path.exists(target) and os.path.getsize(target) == found.done.size_bytes
+        if found is not None and whole and found.order == self._order(dataset, number, 0).digest:
             return True
         remove(target)
         remove(self._record(dataset, number))

@@ -24,7 +24,7 @@ from fastfeed.trace import QUIET, Progress
 NOT_SNIFFED = 255
 UNREADABLE = 254
 _SNIFF_BYTES = 512
-_CONTENT_FIELDS: dict[int, str] = {
+CONTENT_FIELDS: dict[int, str] = {
     Codec.JPEG: "jpg", Codec.PNG: "png", Codec.GIF: "gif", Codec.BMP: "bmp", Codec.WEBP: "webp", Codec.TIFF: "tiff",
     Codec.AVIF: "avif", Codec.HEIF: "heic", Codec.JPEG2000: "jp2", Codec.JPEGXL: "jxl", Codec.PNM: "ppm", Codec.ICO: "ico",
 }  # fmt: skip
@@ -119,7 +119,7 @@ class Listing:
             else:
                 codecs = self.codecs[files.start : files.stop]
                 named = zip(extensions, codecs, strict=True)
-                all_fields.extend([canonical(name) or _CONTENT_FIELDS.get(codec, "bin") for name, codec in named])
+                all_fields.extend([canonical(name) or CONTENT_FIELDS.get(codec, "bin") for name, codec in named])
         return all_bases, all_fields
 
     def digest(self) -> str:

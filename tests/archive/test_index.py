@@ -2,6 +2,7 @@
 
 import os
 import struct
+from array import array
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from fastfeed.archive import columns
 from fastfeed.archive.columns import BYTES, ColumnData
-from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, IndexData
+from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, IndexData, Texts, UserColumn, column_names
 from fastfeed.errors import DatasetError, IndexDamaged, VersionUnsupported
 
 REQUIRED = [
@@ -33,7 +34,7 @@ OPTIONAL = [
 ]
 
 
-def data(keys=("a", "b/c", "d"), labels=(0, 1, 1), per_sample=(2, 1, 1)) -> IndexData:
+def data(keys=("a", "b/c", "d"), labels=(0, 1, 1), per_sample=(2, 1, 1), user=()) -> IndexData:
     members = sum(per_sample)
     counted: dict[str, object] = {name: np.arange(members, dtype=kind) for name, kind in
                (("xxh3", "u8"), ("codec", "u1"), ("width", "u4"), ("height", "u4"), ("orientation", "u1"))}  # fmt: skip
@@ -41,6 +42,7 @@ def data(keys=("a", "b/c", "d"), labels=(0, 1, 1), per_sample=(2, 1, 1)) -> Inde
         keys=keys, labels=None if labels is None else np.array(labels, dtype=np.int64), members_per_sample=per_sample,
         sources=[f"s{at}" for at in range(members)], fields=np.arange(members, dtype=np.uint16),
         offsets=np.arange(1, members + 1, dtype=np.uint64) * 512, sizes=np.arange(members, dtype=np.uint64), records=counted,
+        user=user,
     )  # fmt: skip
 
 
@@ -232,3 +234,87 @@ def test_c11_a_string_that_lies_elsewhere(path, starts):
     changed(path, lambda file: file.replace("sample", "key", struct.pack("<4Q", *starts), file.column("sample", "key")[1]))
     with pytest.raises(IndexDamaged, match=r"row 0 of column key lies outside its column .*expected at most 5, got \["):
         opened(path).keys[0]
+
+
+# ------------------------------------------------------------------------------------------------ user columns
+USER = (
+    UserColumn("steps", "int64", array("q", [-1, 0, 1 << 62])),
+    UserColumn("size", "float64", array("d", [0.5, float("nan"), float("-inf")])),
+    UserColumn("clean", "bool", bytes([1, 0, 1])),
+    UserColumn("a caption", "text", ["", "näh", "日本\n"]),
+)
+
+
+def test_user_columns_read_back(tmp_path):
+    index = opened(save(tmp_path / "index", data(user=USER)))
+    assert index.user == {"steps": "int64", "size": "float64", "clean": "bool", "a caption": "text"}
+    assert index.user_column("steps").tolist() == [-1, 0, 1 << 62]  # type: ignore[union-attr]
+    np.testing.assert_array_equal(index.user_column("size"), [0.5, np.nan, -np.inf])
+    clean = index.user_column("clean")
+    assert isinstance(clean, np.ndarray) and clean.dtype == np.bool_ and clean.tolist() == [True, False, True]
+    captions = index.user_column("a caption")
+    assert isinstance(captions, Texts) and list(captions) == ["", "näh", "日本\n"] and captions[-2:] == ["näh", "日本\n"]
+    assert captions.raw[1] == "näh".encode()
+    file = ColumnFile.parse((tmp_path / "index").read_bytes())
+    assert file.table["columns"][-1]["name"] == "x.a caption"
+    assert not any(entry["required"] for entry in file.table["columns"][-4:])
+    assert index.array("member", "size").tolist() == [0, 1, 2, 3]  # the user's size is another column
+
+
+def test_numbers_of_user_columns_are_views_that_cannot_be_written(tmp_path):
+    index = opened(save(tmp_path / "index", data(user=USER)))
+    for name in ("steps", "size", "clean"):
+        column = index.user_column(name)
+        assert isinstance(column, np.ndarray) and column.base is not None
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 1
+
+
+def test_an_index_without_user_columns_has_the_bytes_that_it_had(path, tmp_path):
+    assert save(tmp_path / "other", data(user=())).read_bytes() == path.read_bytes()
+    assert opened(path).user == {}
+
+
+@pytest.mark.parametrize("kind", ["uint16", "float32", "list"])
+def test_u2_a_user_column_of_an_unknown_type_is_ignored(tmp_path, kind):
+    save(tmp_path / "index", data(user=USER))
+    changed(tmp_path / "index", lambda file: file.entry("sample", "x.clean").update(type=kind) or file.replace(
+        "sample", "x.clean", bytes({"uint16": 6, "float32": 12, "list": 5}[kind])))  # fmt: skip
+    index = opened(tmp_path / "index")
+    assert sorted(index.user) == ["a caption", "size", "steps"]
+    with pytest.raises(KeyError):
+        index.user_column("clean")
+
+
+@pytest.mark.parametrize("kind", ["uint8", "list"])
+def test_u2_a_user_column_is_never_required(tmp_path, kind):
+    save(tmp_path / "index", data(user=USER))
+    changed(tmp_path / "index", lambda file: file.entry("sample", "x.clean").update(required=True, type=kind))
+    with pytest.raises(VersionUnsupported, match=r"the index needs a reader that knows column x\.clean of sample"):
+        opened(tmp_path / "index")
+
+
+def test_u3_a_truth_value_that_is_none(tmp_path):
+    save(tmp_path / "index", data(user=USER))
+    changed(tmp_path / "index", lambda file: file.replace("sample", "x.clean", b"\1\2\0"))
+    with pytest.raises(IndexDamaged, match=r"row 1 of column 'clean' is no truth value .*sample 1\): expected 0 or 1, got 2"):
+        opened(tmp_path / "index").user_column("clean")
+
+
+def test_u4_a_text_that_is_none(tmp_path):
+    save(tmp_path / "index", data(user=USER))
+    starts = struct.pack("<4Q", 0, 1, 2, 3)
+    changed(tmp_path / "index", lambda file: file.replace("sample", "x.a caption", starts, b"a\xc3\xa4"))
+    captions = opened(tmp_path / "index").user_column("a caption")
+    assert captions[0] == "a"
+    for row in (1, -1):
+        with pytest.raises(IndexDamaged, match=rf"row {row % 3} of column 'a caption' is no UTF-8 text"):
+            captions[row]
+
+
+def test_the_names_of_the_format_are_known_ones(tmp_path):
+    more = ColumnData(MEMBER, "colour", "uint8", (bytes(4),), required=False)
+    index = opened(save(tmp_path / "index", data(user=USER), (more,)))
+    assert column_names(index) == [
+        "codec", "height", "key", "label", "offset", "orientation", "size", "source", "width", "xxh3",
+    ]  # fmt: skip

@@ -6,9 +6,20 @@ import struct
 from pathlib import Path
 
 import pytest
-from helpers import encoded, files_below, make_captioned, make_photos, pack_photos, packed, photo, rewrite_index
+from helpers import (
+    add_user_columns,
+    encoded,
+    files_below,
+    make_captioned,
+    make_photos,
+    pack_photos,
+    packed,
+    photo,
+    rewrite_index,
+)
 
 import fastfeed
+from fastfeed.archive.index import UserColumn
 from fastfeed.errors import IndexDamaged, NotADataset
 
 
@@ -65,6 +76,15 @@ def test_splits_are_all_told(tmp_path: Path):
         ("val", 2, "val"),
     ]
     assert fastfeed.info(tmp_path / "packed" / "val").datasets == result.datasets[1:]
+
+
+def test_columns_of_the_user_are_told_with_their_types(tmp_path: Path):
+    dataset = pack_photos(tmp_path)
+    assert fastfeed.info(dataset).datasets[0].user_columns == {}
+    add_user_columns(dataset, UserColumn("size", "text", list("abcdef")), UserColumn("clean", "bool", bytes(6)))
+    (found,) = fastfeed.info(dataset).datasets
+    assert found.user_columns == {"size": "text", "clean": "bool"}
+    assert "x.size" not in found.columns
 
 
 def test_no_shard_is_read(tmp_path: Path):

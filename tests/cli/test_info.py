@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from commands import done, record, refused
-from helpers import make_captioned, make_photos, pack_photos, packed
+from helpers import add_user_columns, make_captioned, make_photos, pack_photos, packed
 
 import fastfeed
+from fastfeed.archive.index import UserColumn
 from fastfeed.archive.summary import DatasetInfo, InfoResult
 
 
@@ -23,6 +24,12 @@ def test_what_is_inside(tmp_path: Path):
         "dog",
     ):
         assert words in text
+
+
+def test_columns_of_the_user(tmp_path: Path):
+    dataset = pack_photos(tmp_path)
+    add_user_columns(dataset, UserColumn("size", "text", list("abcdef")), UserColumn("clean", "bool", bytes(6)))
+    assert "\nown       size (text), clean (bool)\n" in done("info", dataset)
 
 
 def test_of_all_splits(tmp_path: Path):

@@ -18,7 +18,7 @@ from packing import children_of, is_running, wait_for
 import fastfeed
 from fastfeed.cli.main import cli
 from fastfeed.errors import FastfeedError
-from fastfeed.packer.job import PackResult
+from fastfeed.packer.result import PackResult
 
 
 # ------------------------------------------------------------------------------------------------ help

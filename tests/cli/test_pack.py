@@ -10,7 +10,7 @@ from helpers import files_below, make_captioned, make_photos, packed
 from packing import Interrupt, interrupt_after
 
 import fastfeed
-from fastfeed.packer.job import DatasetResult, PackResult
+from fastfeed.packer.result import DatasetResult, PackResult
 
 
 @pytest.fixture

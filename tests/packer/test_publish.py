@@ -1,13 +1,16 @@
 import hashlib
 import json
 import os
+from functools import partial
 
 import pytest
 from helpers import ColumnFile, encoded, make_captioned, make_photos, packed, photo
 from packing import Hook, left_out_of, manifest_of, tree
 
 import fastfeed
+from fastfeed.archive.index import UserColumn
 from fastfeed.media import Codec
+from fastfeed.packer import publish
 
 
 def test_the_manifest_names_every_file_with_its_digest(tmp_path):
@@ -107,4 +110,18 @@ def test_a_shard_that_goes_before_the_manifest_is_noticed(tmp_path):
     with pytest.raises(fastfeed.DestinationError, match="a finished shard has gone or changed before the manifest was written"):
         packed(source, tmp_path / "out", samples_per_shard=1, progress=Hook(on_finish=go))
     assert packed(source, tmp_path / "out", samples_per_shard=1).shards_kept == 2
+    assert fastfeed.verify(tmp_path / "out").ok
+
+
+def test_columns_of_the_user_go_into_the_index(tmp_path, monkeypatch):
+    source = make_photos(tmp_path / "s", each=1)
+    packed(source, tmp_path / "without")
+    user = [UserColumn("clean", "bool", b"\0\1"), UserColumn("caption", "text", ["a", "né"])]
+    monkeypatch.setattr(publish, "publish_dataset", partial(publish.publish_dataset, user=user))
+    packed(source, tmp_path / "out")
+    index = ColumnFile.parse((tmp_path / "out" / ".fastfeed" / "index").read_bytes())
+    assert index.numbers("sample", "x.clean") == [0, 1]
+    assert index.strings("sample", "x.caption") == [b"a", "né".encode()]
+    plain = ColumnFile.parse((tmp_path / "without" / ".fastfeed" / "index").read_bytes())
+    assert index.parts[: len(plain.parts)] == plain.parts
     assert fastfeed.verify(tmp_path / "out").ok

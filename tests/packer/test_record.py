@@ -19,7 +19,8 @@ def test_every_bit_of_a_record_counts(tmp_path):
     record = tmp_path / "out" / ".fastfeed" / "job" / "s-000000.tar.done"
     raw = record.read_bytes()
     whole = read_record(str(record))
-    assert whole is not None and len(whole[1]) == len(whole[2]) == 64
+    assert whole is not None and len(whole.done.sha256) == len(whole.order) == 64
+    assert whole.done.size_bytes == whole.done.tar_bytes == (tmp_path / "out" / "s-000000.tar").stat().st_size
     refused = 0
     for bit in range(0, len(raw) * 8, 7):
         record.write_bytes(flipped(raw, bit))

@@ -3,14 +3,26 @@
 import hashlib
 import json
 import struct
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import ColumnFile, make_captioned, pack_photos, packed, rewrite_index, rewrite_manifest
+from helpers import (
+    ColumnFile,
+    add_columns,
+    add_user_columns,
+    make_captioned,
+    pack_photos,
+    packed,
+    rewrite_index,
+    rewrite_manifest,
+)
 
 import fastfeed
+from fastfeed.archive.columns import ColumnData
 from fastfeed.archive.dataset import Archive
+from fastfeed.archive.index import UserColumn
 from fastfeed.errors import FastfeedError
 from fastfeed.packer.rules import damaged_columns, index_rules
 
@@ -95,6 +107,50 @@ def test_a_broken_rule_is_found_and_named(dataset: Path, name: str):
     assert error.sample == sample
     assert error.path == str(dataset / ".fastfeed" / "index")
     assert not fastfeed.verify(dataset).ok
+
+
+USER = (
+    UserColumn("clean", "bool", b"\1\0\0\1"),
+    UserColumn("caption", "text", ["a", "ä", "", "d"]),
+    UserColumn("length", "float64", array("d", [1.0, 2.0, 3.0, float("nan")])),
+)
+
+
+def test_user_columns_that_are_right(dataset: Path):
+    add_user_columns(dataset, *USER)
+    assert broken(dataset) == []
+    assert fastfeed.verify(dataset).ok
+
+
+USER_RULES: dict[str, tuple[Callable[[ColumnFile], object], str, int | None]] = {
+    "u3 truth": (lambda file: file.replace("sample", "x.clean", b"\1\0\3\1"), "row 2 of column 'clean' is no truth value", 2),
+    "u4 text": (
+        lambda file: file.replace("sample", "x.caption", numbers("Q", 0, 1, 2, 3, 4), b"a\xc3\xa4d"),
+        "row 1 of column 'caption' is no UTF-8 text", 1,
+    ),
+    "c11 ranges": (
+        lambda file: file.replace("sample", "x.caption", numbers("Q", 0, 1, 3, 2, 4), b"a\xc3\xa4d"),
+        "the ranges of column x.caption of sample do not rise", None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", USER_RULES)
+def test_a_broken_rule_of_a_user_column_is_found(dataset: Path, name: str):
+    change, words, sample = USER_RULES[name]
+    add_user_columns(dataset, *USER)
+    rewrite_index(dataset, change)
+    error, *_ = broken(dataset)
+    assert words in str(error)
+    assert error.sample == sample
+    assert not fastfeed.verify(dataset).ok
+
+
+@pytest.mark.parametrize("name", ["x.", "x.a\n", "x." + "n" * 201])
+def test_u1_a_user_column_has_a_name(dataset: Path, name: str):
+    add_columns(dataset, ColumnData("sample", name, "uint8", (bytes(4),), required=False))
+    (error,) = broken(dataset)
+    assert "a user column has a name that is none: '" in str(error)
 
 
 @pytest.mark.parametrize(("label", "sample"), [(-1, 0), (2, 5)])

@@ -1,0 +1,132 @@
+"""Which rows go into which shard, under which keys: settled before the first is read. Pure."""
+
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fastfeed.archive import tar
+from fastfeed.archive.shard import shard_file
+from fastfeed.config import PackConfig
+from fastfeed.errors import SourceUnreadable, UsageError
+from fastfeed.packer.plan import legal_name, shard_count, shard_reason
+from fastfeed.packer.rows.source import RowFacts
+from fastfeed.sample import SkipList, printable
+from fastfeed.source.names import KeyMaker
+from fastfeed.source.scan import LeftOut
+from fastfeed.units import format_count
+
+
+@dataclass(frozen=True, slots=True)
+class RowShard:
+    """One shard: samples [first, stop) in storage order."""
+
+    file: str
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPlan:
+    """One dataset of rows."""
+
+    name: str
+    rows: Sequence[int]
+    """Row number of each sample, in storage order."""
+    keys: Sequence[str]
+    """Of each sample, in storage order."""
+    shards: tuple[RowShard, ...]
+    order: str
+    left_out: tuple[LeftOut, ...]
+    limited: int
+    about_bytes: int
+    """Of all shards, from what is known of the rows' sizes."""
+    why: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def digest(self, shard: RowShard, identity: Mapping[str, object]) -> str:
+        """Of what decides a shard's bytes and what it is read from: a finished shard counts only for an equal one."""
+        numbers, keys = list(self.rows[shard.first : shard.stop]), list(self.keys[shard.first : shard.stop])
+        return hashlib.sha256(json.dumps([numbers, keys, identity], sort_keys=True).encode()).hexdigest()
+
+
+def plan_rows(facts: RowFacts, config: PackConfig, *, name: str, exclude: SkipList, failed: Mapping[int, LeftOut]) -> RowPlan:
+    """Settle rows, keys and shards.
+
+    Args:
+        facts: Of the source.
+        config: What the user asked for.
+        name: Stem of the shards' names where config has none.
+        exclude: Samples to leave out.
+        failed: Rows that could not be read in an earlier round (only with on_error skip).
+
+    Raises:
+        SourceUnreadable: Nothing is left.
+        UsageError: The skip list is one for another source.
+    """
+    keys = _keys(facts)
+    left_out, kept = _kept(facts, keys, exclude, failed)
+    if config.shuffle is not None:
+        random.Random(f"fastfeed {config.shuffle} ").shuffle(kept)
+    limited = max(0, len(kept) - (config.limit or len(kept)))
+    del kept[config.limit or len(kept) :]
+    if not kept:
+        msg = "no sample is left to pack"
+        raise SourceUnreadable(msg, hint="Look at what is left out, and at the skip list.")
+    source_bytes = facts.source_bytes * len(kept) // max(1, facts.count)
+    count = shard_count(len(kept), source_bytes, config)
+    base, more = divmod(len(kept), count)
+    stem = legal_name(config.name or name)
+    stops = [base * number + min(number, more) for number in range(count + 1)]
+    shards = tuple(RowShard(shard_file(stem, number), stops[number], stops[number + 1]) for number in range(count))
+    about = "" if facts.exact else " (estimated from a few samples)"
+    missed = [entry.source or entry.key or f"index {entry.index}" for entry in exclude.unmatched()]
+    notes = list(facts.notes)
+    if missed:
+        matches = "entry of the skip list matches", "entries of the skip list match"
+        notes.append(f"{format_count(len(missed), *matches)} no sample ({printable(missed[0])})")
+    return RowPlan(
+        name=stem, rows=kept, keys=[keys[number] for number in kept], shards=shards,
+        order="source" if config.shuffle is None else "shuffled", left_out=tuple(left_out), limited=limited,
+        about_bytes=source_bytes + len(kept) * 2 * tar.BLOCK_BYTES,
+        why=(*facts.why, shard_reason(count, len(kept), source_bytes, config) + about), notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _keys(facts: RowFacts) -> list[str]:
+    """A legal and unique key a row, for all rows, so that a key never depends on which are left out."""
+    if facts.stems is None:
+        digits = max(9, len(str(facts.count)))
+        return [f"{number:0{digits}d}" for number in range(facts.count)]
+    room = 1 + facts.max_field_bytes
+    repeated = Counter(facts.stems)
+
+    def source_of(number: int) -> str:
+        name = facts.name(number)
+        return f"{name}\0{number}" if repeated[facts.stems[number]] > 1 else name  # type: ignore[index]
+
+    return KeyMaker(facts.stems).keys(facts.stems, source_of, room)
+
+
+def _kept(
+    facts: RowFacts, keys: Sequence[str], exclude: SkipList, failed: Mapping[int, LeftOut]
+) -> tuple[list[LeftOut], list[int]]:
+    """What is left out, and the numbers of the rows that stay."""
+    if not exclude.entries and not failed:
+        return [], list(range(facts.count))
+    left_out, kept = [], []
+    for number, key in enumerate(keys):
+        name = facts.name(number)
+        entry = exclude.match(name, key)
+        if entry is not None:
+            left_out.append(LeftOut(name, "excluded", f"named by the skip list{f' ({entry.kind})' if entry.kind else ''}"))
+        elif number in failed:
+            left_out.append(failed[number])
+        else:
+            kept.append(number)
+    if exclude.entries and len(list(exclude.unmatched())) == len(exclude.entries):
+        msg = f"the skip list ({format_count(len(exclude.entries), 'entry', 'entries')}) matches no sample of this source"
+        raise UsageError(msg, expected=f"such as {printable(facts.name(0))}", hint="A line names a source or a key.")
+    return left_out, kept

@@ -1,0 +1,91 @@
+"""What a source of samples must offer, whatever it is: rows by number, a few facts known beforehand, a stable identity.
+
+A folder's files have sizes before they are read, so its shards are laid out byte for byte in advance (packer/plan.py).
+Rows have not: which samples go into which shard is settled in advance, their sizes are known when the shard is written.
+Either way the bytes do not depend on how many workers write them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+Scalar = bool | int | float | str
+"""What a typed column can hold."""
+
+
+class RowMember(NamedTuple):
+    """One field of a sample."""
+
+    field: str
+    data: bytes
+    source: str = ""
+    """Original path, undecodable bytes as surrogate escapes; empty where there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sample."""
+
+    members: tuple[RowMember, ...]
+    """Sorted by field, each field once, at least one."""
+    label: int | None = None
+    scalars: Mapping[str, Scalar] | None = None
+    """Values of typed columns; a name that is missing here is a missing value."""
+    key: str | None = None
+    """A name that the sample brings along, where names cannot be known before reading (iterables)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFailed:
+    """A sample that cannot be read, in the place of a Row."""
+
+    number: int
+    name: str
+    """Source path, or "sample N"."""
+    kind: str
+    """"unreadable", or "changed": something else lies there than when the pack was planned."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFacts:
+    """What is known of all rows before they are read."""
+
+    count: int
+    source_bytes: int
+    """Of all payloads together; an estimate unless exact."""
+    exact: bool
+    files: int
+    """How many files the source is made of (1 for a Python object)."""
+    layout: str
+    """How the manifest calls it: list, table, lines, dataset, tars."""
+    identity: Mapping[str, object]
+    """JSON: what a rerun must find equal for its shards to be continued."""
+    stems: Sequence[str] | None = None
+    """A path-like name a row, without extension; None: rows are numbered."""
+    names: Sequence[str] | None = None
+    """A source path a row for skip lists and messages; None: "sample N"."""
+    classes: tuple[str, ...] | None = None
+    numbered_classes: bool = False
+    """Labels are whole numbers that stand for themselves: the class map is "0" up to the largest, known at the end."""
+    max_field_bytes: int = 32
+    """The longest field that a member may have, for the room that keys have."""
+    why: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def name(self, number: int) -> str:
+        """How messages call a row."""
+        return self.names[number] if self.names is not None else f"sample {number}"
+
+
+class RowSource(Protocol):
+    """Rows by number."""
+
+    def facts(self) -> RowFacts:
+        """What is known beforehand. Called once, in the parent."""
+
+    def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
+        """The rows with these numbers, in this order; one that cannot be read is said to have failed, and the rest goes on."""
+
+    def spec(self) -> Mapping[str, object] | None:
+        """JSON from which a fresh process makes an equal source; None for a live object, which only a fork inherits."""

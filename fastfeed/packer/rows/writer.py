@@ -1,0 +1,167 @@
+"""Writes one shard of rows: an order in, a record out. Under a temporary name until it is whole, as all shards."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import BinaryIO
+
+from fastfeed.archive import tar
+from fastfeed.archive.shard import CLASS_FIELD, LEGAL_FIELD, MAX_FIELD_BYTES, digest, member_name
+from fastfeed.disk import publish
+from fastfeed.media import FIRST_BYTES, NOT_AN_IMAGE, probe
+from fastfeed.packer.rows.record import RowRecord
+from fastfeed.packer.rows.source import Row, RowFailed, RowMember, RowSource
+from fastfeed.packer.shardfile import Finished, ShardFile
+from fastfeed.packer.worker import DiskFailed
+
+_REPORT_SECONDS = 0.1
+_MAX_FAILURES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """What one shard is made of."""
+
+    shard: int
+    """Number of the order within the job."""
+    target: str
+    """Final path of the shard."""
+    part: str
+    """Temporary name, in the job's folder."""
+    record: str
+    """Where its record goes."""
+    digest: str
+    """Of what decides the shard's bytes: see RowPlan.digest."""
+    numbers: Sequence[int]
+    """Rows, in storage order."""
+    keys: Sequence[str]
+    write_cls: bool
+
+    @property
+    def paths(self) -> list[str]:
+        """What it holds, for messages."""
+        return [f"sample {number}" for number in self.numbers]
+
+    def encode(self) -> bytes:
+        """As one line of JSON."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def read(cls, file: BinaryIO) -> "RowOrder | None":
+        """From a pipe; None where it was closed."""
+        line = file.readline()
+        return cls(**json.loads(line)) if line.endswith(b"\n") else None
+
+
+class RowsFailed(Exception):
+    """Rows of a shard that cannot be packed. args: a list of RowFailed."""
+
+    @property
+    def rows(self) -> list[RowFailed]:
+        """They."""
+        found: list[RowFailed] = self.args[0]
+        return found
+
+
+class RowShardWriter:
+    """Writes one shard.
+
+    Args:
+        order: What to write.
+        report: Told of samples and bytes done since the last call.
+    """
+
+    def __init__(self, order: RowOrder, report: Callable[[int, int], None]) -> None:
+        self.order, self.report = order, report
+        self.record = RowRecord(order=order.digest)
+        self._samples = self._bytes = self._at = 0
+        self._due = time.monotonic() + _REPORT_SECONDS
+
+    def run(self, source: RowSource) -> str:
+        """Write, flush, rename; give the sha256.
+
+        Raises:
+            RowsFailed: Rows cannot be packed; nothing is left of the shard.
+            DiskFailed: The disk refused; nothing is left of the shard.
+        """
+        order = self.order
+        try:
+            with ShardFile(order.part, order.target) as out:
+                self._rows(source, out)
+                self.finish(out)
+        except OSError as error:
+            raise DiskFailed(f"{error.filename or order.target}: {error.strerror}", error.errno) from error
+        return self.record.sha256
+
+    def finish(self, out: ShardFile) -> None:
+        """The last sample is written: everything to the disk, the record beside it, then the real name."""
+        out.finish(self._save)
+        self._tell()
+
+    def _save(self, done: Finished) -> None:
+        self.record.sha256, self.record.size_bytes, self.record.tar_bytes = done.sha256, done.size_bytes, done.tar_bytes
+        publish(self.order.part + ".record.part", self.order.record, self.record.save)
+
+    def _rows(self, source: RowSource, out: ShardFile) -> None:
+        order = self.order
+        failed: list[RowFailed] = []
+        for number, key, row in zip(order.numbers, order.keys, source.rows(order.numbers), strict=True):
+            if isinstance(row, Row):
+                wrong = wrong_with(key, row)
+                if wrong is None and not failed:
+                    self.add(key, row, out)
+                    continue
+                row = RowFailed(number, f"sample {number}", "unreadable", wrong) if wrong is not None else row  # noqa: PLW2901
+            if isinstance(row, RowFailed):
+                failed.append(row)
+                if len(failed) >= _MAX_FAILURES:
+                    break
+        if failed:
+            raise RowsFailed(failed)
+
+    def add(self, key: str, row: Row, out: ShardFile) -> None:
+        """Write one sample."""
+        members = list(row.members)
+        if self.order.write_cls and row.label is not None:
+            members = sorted([*members, RowMember(CLASS_FIELD, b"%d" % row.label)])
+        out.begin_sample()
+        for name, data, source in members:
+            padding = bytes(tar.padding_bytes(len(data)))
+            out.write(tar.header(member_name(key, name).encode("ascii"), len(data)), data, padding)
+            offset, self._at = self._at + tar.BLOCK_BYTES, self._at + tar.BLOCK_BYTES + len(data) + len(padding)
+            seen = probe(data) if data and data[0] in FIRST_BYTES else NOT_AN_IMAGE
+            made = name == CLASS_FIELD and self.order.write_cls and row.label is not None
+            self.record.add_member(
+                name, "" if made else source or f"{key}.{name}", offset, len(data), xxh3=digest(data), probe=seen
+            )
+            self._bytes += len(data)
+        self.record.add_sample(key, len(members), row.label, row.scalars)
+        self._samples += 1
+        if time.monotonic() >= self._due:
+            self._tell()
+
+    def _tell(self) -> None:
+        self.report(self._samples, self._bytes)
+        self._samples = self._bytes = 0
+        self._due = time.monotonic() + _REPORT_SECONDS
+
+
+def wrong_with(key: str, row: Row) -> str | None:
+    """What rule of the format a row would break."""
+    if not row.members:
+        return "it has no member: every value is missing"
+    fields = [member.field for member in row.members]
+    if len(set(fields)) < len(fields):
+        return f"it has a field twice: {', '.join(fields)}"
+    if CLASS_FIELD in fields and row.label is not None:
+        return f"it has a field {CLASS_FIELD} of its own beside its class"
+    for member in row.members:
+        if not LEGAL_FIELD.fullmatch(member.field) or len(member.field) > MAX_FIELD_BYTES:
+            rule = f"words of a-z 0-9 _ + - joined by dots, at most {MAX_FIELD_BYTES} bytes"
+            return f"its field {member.field!r} is not legal: {rule}"
+        if len(key) + 1 + len(member.field) > tar.MAX_NAME_BYTES:
+            return f"its key {key!r} is too long for field {member.field!r}"
+        if len(member.data) > tar.MAX_MEMBER_BYTES:
+            return f"its field {member.field} has 8 GiB or more, which no tar reader takes"
+    return None

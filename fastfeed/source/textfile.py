@@ -1,0 +1,93 @@
+"""Text files of rows, plain or compressed, as UTF-8; what is wrong with their bytes is named by line and byte."""
+
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, TextIO
+
+from fastfeed.archive.regular import open_regular
+from fastfeed.errors import SourceError, SourceUnreadable
+from fastfeed.optional import load
+
+COMPRESSED = (".gz", ".zst")
+_BOM = b"\xef\xbb\xbf"
+_WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_RESTORE = "The file is cut or damaged: copy it again."
+
+
+@contextmanager
+def open_bytes(path: str) -> Iterator[BinaryIO]:
+    """A file's bytes, decompressed where the name ends in .gz or .zst.
+
+    Raises:
+        SourceUnreadable: It cannot be opened or read; raised also for errors inside the block.
+        SourceError: It is no such compressed file, or cut.
+        UsageError: It ends in .zst, and zstandard is not installed.
+    """
+    damage: list[type[Exception]] = [gzip.BadGzipFile, zlib.error, EOFError]
+    try:
+        with open(path, "rb", opener=open_regular) as file:
+            if path.endswith(".gz"):
+                with gzip.GzipFile(fileobj=file) as plain:
+                    yield io.BufferedReader(plain)
+            elif path.endswith(".zst"):
+                zstandard = load("zstandard", "zst", "a file that ends in .zst")
+                damage.append(zstandard.ZstdError)
+                with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as plain:
+                    yield io.BufferedReader(plain, 1 << 18)
+            else:
+                yield file
+    except OSError as error:
+        if isinstance(error, gzip.BadGzipFile):
+            raise _cut(path, error) from error
+        msg = f"the table cannot be read: {error.strerror}"
+        raise SourceUnreadable(msg, path=path) from error
+    except tuple(damage) as error:
+        raise _cut(path, error) from error
+
+
+def _cut(path: str, error: Exception) -> SourceError:
+    return SourceError(f"the table cannot be decompressed ({error})", path=path, hint=_RESTORE)
+
+
+@contextmanager
+def open_text(path: str, newline: str) -> Iterator[TextIO]:
+    r"""A file's text; a byte order mark at its start is left out.
+
+    Args:
+        path: The file.
+        newline: As open()'s: "" splits lines at \n, \r\n and \r, "\n" at \n alone; nothing is translated.
+
+    Raises:
+        SourceError: It is not UTF-8; line and byte are named. Raised also for errors inside the block.
+        SourceUnreadable: As open_bytes.
+    """
+    try:
+        with open_bytes(path) as file:
+            yield io.TextIOWrapper(file, encoding="utf-8-sig", newline=newline)
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path) from error
+
+
+def _not_utf8(path: str) -> SourceError:
+    """Where the first wrong byte is: found by reading once more, since a stream's error knows only its own buffer."""
+    hint = "Convert it, for instance with: iconv -f WINDOWS-1252 -t UTF-8."
+    start = 0
+    with open_bytes(path) as file:
+        for number, line in enumerate(file, 1):
+            wide = _WIDE.get(line[:2]) if number == 1 else None
+            if wide is not None:
+                msg = f"the table is {wide}, not UTF-8: it begins with the mark {line[:2].hex(' ')}"
+                return SourceError(msg, path=path, start=0, stop=2, hint=f"Convert it: iconv -f {wide} -t UTF-8.")
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                at = start + error.start
+                what = f"byte {error.start + 1} of it is 0x{line[error.start]:02x}"
+                msg = f"line {number} of {os.path.basename(path)} is not UTF-8: {what}"
+                return SourceError(msg, path=path, start=at, stop=at + 1, hint=hint)
+            start += len(line)
+    return SourceError("the table changed while it was read", path=path, hint="Read it again when nothing writes to it.")
