@@ -17,7 +17,8 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
         UsageError,
         WorkerDied,
     )
-    from fastfeed.feed.dataset import PackedDataset, open
+    from fastfeed.feed.dataset import PackedDataset
+    from fastfeed.feed.opening import open
     from fastfeed.packer.job import pack
     from fastfeed.packer.result import PackResult
     from fastfeed.packer.unpack import UnpackResult, unpack
@@ -39,7 +40,7 @@ _HOMES = {
     "VerifyResult": "packer.verify",
     "WorkerDied": "errors",
     "info": "archive.summary",
-    "open": "feed.dataset",
+    "open": "feed.opening",
     "pack": "packer.job",
     "unpack": "packer.unpack",
     "verify": "packer.verify",

@@ -186,3 +186,7 @@ class DecodeError(FastfeedError):
     """The bytes are as packed, but no decoder takes them."""
 
     exit_code = 8
+
+
+class FastfeedWarning(UserWarning):
+    """Something that was done or found without being asked, and that the user should know."""

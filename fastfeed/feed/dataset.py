@@ -10,16 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from fastfeed.archive.dataset import Archive, Place, datasets_in
+from fastfeed.archive.catalog import Catalog, Place
+from fastfeed.archive.dataset import Archive
 from fastfeed.archive.index import MEMBER, SAMPLE, column_names
-from fastfeed.errors import DecodeError, ManifestDamaged, NotADataset, UsageError
+from fastfeed.errors import DecodeError, ManifestDamaged, UsageError
 from fastfeed.feed import fields as registry
 from fastfeed.feed.fields import Decoder
+from fastfeed.feed.skipping import NOTHING, Skip, Skipped, kept_of, positions_to_skip
 from fastfeed.feed.views import MemberFile, PickedStrings, Samples
 from fastfeed.media import is_image_field
 from fastfeed.sample import SampleId, SkipEntry
 from fastfeed.store.local import LocalStore
-from fastfeed.store.members import MemberReader
+from fastfeed.store.members import MemberReader, Reader
 from fastfeed.trace import NULL, Recorder
 from fastfeed.units import format_count
 
@@ -44,13 +46,14 @@ class PackedDataset(Dataset[Any]):
         fields: Only these fields are read; others cost nothing.
         decoders: Field (or its last part) -> a function of bytes, or the name of a decoder.
         recorder: Hears of each sample's stages read, decode, transform.
+        skip: A skip list (JSONL file): its samples are left out, and the positions of the others close up.
 
     Raises:
         NotADataset: No packed dataset there.
         ManifestDamaged: Its manifest.
         IndexDamaged: Its index.
         ShardDamaged: A shard is missing or has the wrong size.
-        UsageError: A field or decoder that there is not, or a transform that fits no sample.
+        UsageError: A field or decoder that there is not, a transform that fits no sample, or a skip list that names none.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - ImageFolder's order, then ours
@@ -63,6 +66,7 @@ class PackedDataset(Dataset[Any]):
         decoders: Mapping[str, str | Decoder] | None = None,
         *,
         recorder: Recorder = NULL,
+        skip: Skip | None = None,
     ) -> None:
         if decode != "exact":
             msg = f"decode={decode!r} is not known"
@@ -76,20 +80,33 @@ class PackedDataset(Dataset[Any]):
         self.fields: tuple[str, ...] | None = None if fields is None else tuple(fields)
         """The fields that are read: those asked for, else all that the dataset has."""
         self.recorder = recorder
+        self.skipped: NDArray[np.int64] = NOTHING
+        """Positions that the skip list took out, by the numbers that they had; int64, ascending."""
+        self.notes: tuple[str, ...] = ()
+        """What was decided or found at opening, in sentences."""
         self._open()
-        self._archive.prove_shard_sizes()
+        self._archive.prove()
+        if skip is not None:
+            self.skipped, told = positions_to_skip(skip, self._archive)
+            self.notes += told
+            self._open()
         self._check_arguments()
         self.fields = tuple(name for name in self._known if name in self._wanted)
 
+    def _load(self) -> tuple[Catalog, Callable[[Catalog], Reader]]:
+        """What the samples are, and what makes a reader of them; by path, in every process anew."""
+        return Archive(self.path), lambda catalog: MemberReader(catalog, LocalStore(self.path))
+
     def _open(self) -> None:
-        self._archive = Archive(self.path)
-        self.digest = self._archive.manifest.digest
+        catalog, reader_of = self._load()
+        if len(self.skipped):
+            catalog = Skipped(catalog, self.skipped)
+        self._archive, self._reader = catalog, reader_of(catalog)
+        self.digest = catalog.digest
         """Of the dataset: changes with any byte of it."""
-        self._reader = MemberReader(self._archive, LocalStore(self.path))
-        manifest = self._archive.manifest
-        self._unwritten_class = manifest.classes is not None and CLASS_FIELD not in manifest.fields
-        """Packed with --no-cls: the class of a sample is in the index alone."""
-        self._known = sorted({*manifest.fields, *([CLASS_FIELD] if self._unwritten_class else [])})
+        self._unwritten_class = catalog.classes is not None and CLASS_FIELD not in catalog.fields
+        """The class of a sample is in the index alone: packed with --no-cls, or the name of a folder of plain files."""
+        self._known = sorted({*catalog.fields, *([CLASS_FIELD] if self._unwritten_class else [])})
         chosen = self._known if self.fields is None else [name for name in self._known if name in set(self.fields)]
         self._wanted = frozenset(chosen)
         images = [name for name in chosen if is_image_field(name)]
@@ -114,7 +131,7 @@ class PackedDataset(Dataset[Any]):
                 expected = f"among {', '.join(sorted(self._wanted))}"
                 raise UsageError(msg, path=self.path, expected=expected, got=", ".join(self.transform))
         if self._unwritten_class and CLASS_FIELD in self.decoders:
-            msg = "the class of these samples is a number in the index (packed with --no-cls): there are no bytes to decode"
+            msg = "the class of these samples is a number in the index, not a member of their own: there are no bytes to decode"
             raise UsageError(msg, path=self.path, got=f"decoders for {CLASS_FIELD}")
         if self.target_transform is not None and CLASS_FIELD not in self._wanted:
             msg = "target_transform needs a class, and the samples have none"
@@ -183,8 +200,7 @@ class PackedDataset(Dataset[Any]):
         with self.recorder.span("decode", position):
             values = {place.field: self._value(position, place, data) for place, data in zip(places, payloads, strict=True)}
             if self._unwritten_class and CLASS_FIELD in self._wanted:
-                label = int(self._archive.index.array(SAMPLE, "label")[position])
-                values = dict(sorted([*values.items(), (CLASS_FIELD, label)]))
+                values = dict(sorted([*values.items(), (CLASS_FIELD, self._archive.label(position))]))
         with self.recorder.span("transform", position):
             return self._transformed(values)
 
@@ -195,9 +211,9 @@ class PackedDataset(Dataset[Any]):
             if isinstance(error, DecodeError):
                 raise self._reader.located(error, position, place) from error
             given = self.decoders.get(place.field, self.decoders.get(place.field.rpartition(".")[2]))
-            explained = registry.explain(error, place.field, data, own=not callable(given))
+            explained = registry.explain(error, place.field, data, self._archive.undecodable, own=not callable(given))
             located = self._reader.located(explained, position, place)
-            if located.source is not None and located.hint is not None and "--exclude" in located.hint:
+            if located.source is not None and located.hint == self._archive.undecodable:
                 located.hint += f" (a line of the skip list: {SkipEntry(source=located.source, kind='undecodable').to_json()})"
             raise located from error
 
@@ -234,11 +250,13 @@ class PackedDataset(Dataset[Any]):
         Raises:
             UsageError: The dataset has no classes.
         """
-        names = self._archive.manifest.classes
+        names = self._archive.classes
         if names is None:
-            msg = "this dataset has no classes: it was not packed from class folders"
-            raise UsageError(msg, path=self.path)
+            raise UsageError(self._no_classes(), path=self.path)
         return list(names)
+
+    def _no_classes(self) -> str:
+        return "this dataset has no classes: it was not packed from class folders"
 
     @property
     def class_to_idx(self) -> dict[str, int]:
@@ -248,8 +266,9 @@ class PackedDataset(Dataset[Any]):
     @property
     def targets(self) -> NDArray[np.int64]:
         """Class number of each sample; int64, shape (samples,). A read-only view of the index."""
-        self.classes  # noqa: B018 - its error says why there are none
-        return self._archive.index.array(SAMPLE, "label")
+        if not self._archive.index.has(SAMPLE, "label"):
+            self.classes  # noqa: B018 - its error says why there are none
+        return kept_of(self._archive.index.array(SAMPLE, "label"), self.skipped)
 
     @property
     def samples(self) -> Samples:
@@ -288,7 +307,10 @@ class PackedDataset(Dataset[Any]):
         """
         index = self._archive.index
         if index.has(SAMPLE, name) and name != "members":
-            return index.strings(SAMPLE, name) if name == "key" else index.array(SAMPLE, name)
+            if name != "key":
+                return kept_of(index.array(SAMPLE, name), self.skipped)
+            keys = index.strings(SAMPLE, name)
+            return PickedStrings(keys, kept_of(np.arange(len(keys)), self.skipped)) if len(self.skipped) else keys
         if not index.has(MEMBER, name) or name == "field":
             msg = f"there is no column {name!r}"
             raise UsageError(msg, path=self.path, expected=f"one of {', '.join(self.columns)}", got=repr(name))
@@ -304,7 +326,7 @@ class PackedDataset(Dataset[Any]):
         return picked
 
     def _field(self, field: str | None) -> int:
-        names = self._archive.manifest.fields
+        names = self._archive.fields
         if field is None:
             images = [name for name in names if is_image_field(name)]
             others = [name for name in names if name != CLASS_FIELD]
@@ -322,42 +344,19 @@ class PackedDataset(Dataset[Any]):
         """Member row of a field in each sample: a slice where all samples are alike, else an array with -1 for none."""
         index = self._archive.index
         numbers, starts = index.field_numbers(), index.sample_starts()
-        each = len(numbers) // max(1, len(self))
-        if each and len(numbers) == each * len(self):
+        each = len(numbers) // max(1, index.samples)
+        if each and len(numbers) == each * index.samples and not len(self.skipped):
             slot = int(np.argmax(numbers[:each] == number))
             if bool((numbers[slot::each] == number).all()):
                 return slice(slot, None, each)
-        rows = np.full(len(self), -1, dtype=np.int64)
+        rows = np.full(index.samples, -1, dtype=np.int64)
         hits = np.flatnonzero(numbers == number)
         rows[np.searchsorted(starts, hits, side="right") - 1] = hits
-        return rows
+        return kept_of(rows, self.skipped)
 
     def __repr__(self) -> str:
-        manifest = self._archive.manifest
-        classes = "" if manifest.classes is None else f", {len(manifest.classes)} classes"
-        fields = "+".join(self.fields or ())
-        shards = format_count(len(manifest.shards), "shard")
-        return f"PackedDataset({self.path!r}: {format_count(len(self), 'sample')} of {fields}{classes}, {shards})"
-
-
-def open(
-    path: str | os.PathLike[str],
-    transform: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]] | None = None,
-    **options: Any,  # noqa: ANN401 - PackedDataset's
-) -> PackedDataset:
-    """Open a packed dataset.
-
-    Args:
-        path: What pack wrote; of a pack with splits, the folder of one of them.
-        transform: As PackedDataset's.
-        **options: The other arguments of PackedDataset.
-
-    Raises:
-        NotADataset: Nothing packed is there, or the folder holds several splits.
-    """
-    folders = datasets_in(os.fsdecode(path))
-    if len(folders) > 1:
-        names = ", ".join(map(os.path.basename, folders))
-        msg = f"this folder holds the splits {names}, not one dataset"
-        raise NotADataset(msg, path=os.fsdecode(path), hint=f"Open one of them: fastfeed.open({folders[0]!r}).")
-    return PackedDataset(folders[0], transform, **options)
+        archive = self._archive
+        classes = "" if archive.classes is None else f", {len(archive.classes)} classes"
+        skipped = f", {len(self.skipped)} skipped" if len(self.skipped) else ""
+        name, samples = type(self).__name__, format_count(len(self), "sample")
+        return f"{name}({self.path!r}: {samples} of {'+'.join(self.fields or ())}{classes}, {archive.parts()}{skipped})"

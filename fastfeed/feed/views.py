@@ -4,11 +4,10 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastfeed.archive.dataset import Archive, Place
+from fastfeed.archive.catalog import Catalog, Place
 from fastfeed.archive.index import SAMPLE
-from fastfeed.errors import FastfeedError
 from fastfeed.sample import escape
-from fastfeed.store.members import MemberReader
+from fastfeed.store.members import Reader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 class Samples(Sequence[tuple[str, int | None]]):
     """ImageFolder's .samples without a list: (path, class number) by position."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Catalog) -> None:
         self._archive = archive
-        self._labels = archive.index.array(SAMPLE, "label") if archive.index.has(SAMPLE, "label") else None
+        self._labelled = archive.index.has(SAMPLE, "label")
 
     def __len__(self) -> int:
         return len(self._archive)
@@ -29,7 +28,7 @@ class Samples(Sequence[tuple[str, int | None]]):
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
         position = range(len(self))[index]
-        label = None if self._labels is None else int(self._labels[position])
+        label = self._archive.label(position) if self._labelled else None
         return escape(self._archive.source(position) or b""), label
 
 
@@ -53,7 +52,7 @@ class PickedStrings(Sequence[bytes]):
 class MemberFile(io.RawIOBase):
     """A member's bytes as an unbuffered file."""
 
-    def __init__(self, reader: MemberReader, position: int, place: Place) -> None:
+    def __init__(self, reader: Reader, position: int, place: Place) -> None:
         super().__init__()
         self._reader, self._position, self._place, self._at = reader, position, place, 0
 
@@ -81,13 +80,11 @@ class MemberFile(io.RawIOBase):
 
         Raises:
             ShardDamaged: The shard is missing or cut.
+            SourceError: A plain file is missing or has changed.
         """
         start = min(self._place.start + self._at, self._place.stop)
         stop = min(start + len(buffer), self._place.stop)
-        try:
-            data = self._reader.store.read(self._place.shard, start, stop)
-        except FastfeedError as error:
-            raise self._reader.located(error, self._position, self._place) from error
+        data = self._reader.read_part(self._position, self._place, start, stop)
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

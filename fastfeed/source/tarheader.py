@@ -5,6 +5,7 @@ CPython's Lib/tarfile.py, which webdataset reads with: where the dialects leave 
 """
 
 import re
+import struct
 from typing import NamedTuple
 from zlib import adler32
 
@@ -28,6 +29,8 @@ MAX_EXTENDED_BYTES = 1 << 20
 """Of a long name or of PAX records. Names end at 4 KiB on Linux; what is larger is no name."""
 
 _PAX_RECORD = re.compile(rb"(\d{1,9}) ([^=\0]+)=")
+_FIELDS = struct.Struct("100s24x12s12x8sc100x6s82xB166x").unpack
+"""Name, size, checksum, type, magic, first byte of the prefix."""
 _BASE256 = frozenset((0o200, 0o377))
 _MAX_DIGITS = 20
 
@@ -55,36 +58,39 @@ def parse(block: bytes) -> Header:
     Raises:
         BadHeader: Its checksum does not hold, or a number in it is none.
     """
-    if not holds(block):
+    name, size_field, checksum, kind, magic, prefixed = _FIELDS(block)
+    # adler32's lower half is 1 + the sum of the bytes, as long as that is below 65,521: of ASCII it is
+    total = (adler32(block) & 0xFFFF) - sum(checksum) + 255 if block.isascii() else -1
+    if _octal(checksum) != total and not holds(block):
         raise BadHeader(_why(block))
-    size = number(block[124:136], "size")
-    kind = block[156:157]
-    name = block[:100].partition(b"\0")[0]
-    if block[345] and block[257:263] == b"ustar\0":  # GNU's own dialect ("ustar  ") keeps times there
+    digits = size_field[:11]
+    size = int(digits, 8) if _is_octal(digits) and size_field[11] in b"\0 " else number(size_field, "size")
+    name = name.rstrip(b"\0")
+    if b"\0" in name:
+        name = name.partition(b"\0")[0]
+    if prefixed and magic == b"ustar\0":  # GNU's own dialect ("ustar  ") keeps times there
         name = block[345:500].partition(b"\0")[0] + b"/" + name
     if kind == b"\0" and name.endswith(b"/"):
-        kind = b"5"
+        kind = FOLDER
     return Header(name, size, kind)
 
 
 def holds(block: bytes) -> bool:
     """Whether a block's checksum is the sum of its bytes, these eight counted as blanks."""
     field = block[148:156]
-    if block.isascii():  # then the sum is below 65,521, and adler32's lower half is 1 + the sum
-        total = (adler32(block) & 0xFFFF) - 1 - sum(field) + 256
-        return _octal(field) == total
     total = sum(block) - sum(field) + 256
     high = sum(byte > 127 for byte in block) - sum(byte > 127 for byte in field)  # noqa: PLR2004 - some sum signed bytes
     return _octal(field) in {total, total - 256 * high}
 
 
 def _octal(raw: bytes) -> int:
-    """A number in octal digits, -1 where it is none."""
-    digits = raw.partition(b"\0")[0].strip()
-    try:
-        return int(digits, 8) if digits.isdigit() else -1
-    except ValueError:  # an 8 or a 9
-        return -1
+    """A number in octal digits between blanks, ended by a zero byte or not; -1 where it is none."""
+    digits = raw.partition(b"\0")[0].strip(b" ")
+    return int(digits, 8) if _is_octal(digits) else -1
+
+
+def _is_octal(digits: bytes) -> bool:
+    return digits.isdigit() and b"8" not in digits and b"9" not in digits
 
 
 def _why(block: bytes) -> str:
@@ -101,10 +107,7 @@ def number(raw: bytes, what: str) -> int:
     Raises:
         BadHeader: It is neither, or negative.
     """
-    digits = raw[:-1]
-    if digits.isdigit() and raw[-1] in b"\0 ":  # as nearly all are
-        value = _octal(digits)
-    elif raw[0] in _BASE256:
+    if raw[0] in _BASE256:
         value = int.from_bytes(raw[1:], "big") if raw[0] == 0o200 else -1  # noqa: PLR2004 - 0o377 begins a negative number
     else:
         value = _octal(raw) if raw.strip(b" \0") else 0

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from fastfeed.archive.tars import CLASS_FIELD, LOST
+from fastfeed.archive.shard import CLASS_FIELD
+from fastfeed.archive.tars import LOST, NO_LABEL
 from fastfeed.sample import printable
 from fastfeed.source.tarheader import BLOCK_BYTES
 from fastfeed.source.tarwalk import Finding, Member
@@ -28,8 +29,8 @@ class TarRows:
     """The samples of one tar, in columns; members of a sample stand together, in the tar's order."""
 
     keys: list[bytes] = field(default_factory=list)
-    labels: "array[int] | None" = None
-    """Class number a sample; None unless every sample has one."""
+    labels: "array[int]" = field(default_factory=lambda: array("q"))
+    """Class number a sample, NO_LABEL where it has none."""
     counts: "array[int]" = field(default_factory=lambda: array("Q"))
     """Members a sample."""
     fields: list[str] = field(default_factory=list)
@@ -72,7 +73,7 @@ class Grouper:
     """Takes a tar's members in its order and gives its samples."""
 
     def __init__(self) -> None:
-        self._rows = TarRows(labels=array("q"))
+        self._rows = TarRows()
         self._numbers: dict[bytes, int] = {}
         """Extension as written -> field number."""
         self._fields: dict[str, int] = {}
@@ -84,6 +85,7 @@ class Grouper:
         """Key -> its latest sample."""
         self._masks: list[int] = []
         """Fields of each sample, a bit each."""
+        self._labels = array("q")
         self._firsts = array("Q")
         """Row of the first member of each sample."""
         self._key, self._sample = b"", -1
@@ -113,7 +115,7 @@ class Grouper:
         rows, name = self._rows, member.name
         key, extension = key_and_extension(name)
         number = self._numbers.get(extension)
-        if number is None or name.startswith(b"__"):
+        if number is None or name.startswith(b"__") or key[-1:] in {b"", b"/"}:
             none = why_none(name)
             if none is not None:
                 start = member.start - BLOCK_BYTES
@@ -127,8 +129,8 @@ class Grouper:
         self._masks[self._sample] |= bit
         if not self._plain[number] and extension != os.fsencode(rows.fields[number]):
             rows.names[len(self._sample_of)] = name
-        if member.head and rows.fields[number] == CLASS_FIELD:
-            self._label(member.head)
+        if rows.fields[number] == CLASS_FIELD and _DIGITS.fullmatch(member.head):
+            self._labels[self._sample] = int(member.head)
         self._sample_of.append(self._sample)
         rows.member_fields.append(number)
         rows.offsets.append(member.start)
@@ -160,25 +162,16 @@ class Grouper:
             self._rows.findings.append(Finding("repeated-key", start, stop, text))
         self._latest[key] = sample = len(self._masks)
         self._masks.append(0)
+        self._labels.append(NO_LABEL)
         self._rows.keys.append(key)
         self._firsts.append(len(self._sample_of))
         return sample
 
-    def _label(self, raw: bytes) -> None:
-        """A class number; labels lag behind the samples for good once one is missing."""
-        labels = self._rows.labels
-        if labels is not None and len(labels) == self._sample and _DIGITS.fullmatch(raw):
-            labels.append(int(raw))
-
     def _settle(self) -> TarRows:
         rows = self._rows
         kept = self._whole()
-        labels = rows.labels
-        if labels is not None and (len(labels) != len(self._masks) or not len(labels)):
-            rows.labels = labels = None
+        rows.labels = array("q", [self._labels[sample] for sample in kept])
         if self._joined or len(kept) < len(self._masks):
-            if labels is not None:
-                rows.labels = array("q", [labels[sample] for sample in kept])
             rows.keys = [rows.keys[sample] for sample in kept]
             self._reorder(kept)
         counts = Counter(self._sample_of)

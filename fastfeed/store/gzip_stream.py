@@ -7,10 +7,9 @@ indexed_gzip follows: a seek point is the 32 KiB before a place, with which deco
 import os
 import zlib
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
-from fastfeed.errors import UsageError
+from fastfeed.optional import load
 from fastfeed.store.blocks import StreamDamaged
 
 MAGIC = b"\x1f\x8b"
@@ -18,6 +17,7 @@ SPACING_BYTES = 4 << 20
 """Of the tar between two seek points: they take 0.8 % of it, and a read at random decompresses 2 MiB on average."""
 _STEP_BYTES = 64 << 10
 _WITH_HEADER = 31  # zlib's window bits for a gzip member, checksum checked
+_PACKAGE = "indexed_gzip", "gz", "reading a .tar.gz at random"
 
 
 def chunks(descriptor: int) -> Iterator[bytes]:
@@ -47,20 +47,6 @@ def chunks(descriptor: int) -> Iterator[bytes]:
         raise StreamDamaged(msg)
 
 
-def library() -> ModuleType:
-    """indexed_gzip, which only readers of .tar.gz need.
-
-    Raises:
-        UsageError: It is not installed.
-    """
-    try:
-        import indexed_gzip  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        msg = "reading .tar.gz at random needs the package indexed_gzip"
-        raise UsageError(msg, hint="Install it with: pip install 'fastfeed[gz]'") from error
-    return indexed_gzip  # type: ignore[no-any-return]
-
-
 def write_seek_points(path: str, target: str) -> None:
     """Find the seek points of a file and write them in indexed_gzip's own format.
 
@@ -68,7 +54,7 @@ def write_seek_points(path: str, target: str) -> None:
         UsageError: indexed_gzip is not installed.
         OSError: The file cannot be read, or the target not be written.
     """
-    with library().IndexedGzipFile(path, spacing=SPACING_BYTES, skip_crc_check=True, drop_handles=False) as file:
+    with load(*_PACKAGE).IndexedGzipFile(path, spacing=SPACING_BYTES, skip_crc_check=True, drop_handles=False) as file:
         file.build_full_index()
         with open(target, "wb") as out:
             file.export_index(fileobj=out)
@@ -90,10 +76,11 @@ class GzipTar:
     """
 
     def __init__(self, path: str, seek_points: str) -> None:
-        package = library()
+        package = load(*_PACKAGE)
         try:
             with open(seek_points, "rb") as points:
-                self._file = package.IndexedGzipFile(path, skip_crc_check=True, drop_handles=False)
+                # It opens the file anew for each call: an open one would share its place with the processes that a fork makes.
+                self._file = package.IndexedGzipFile(path, skip_crc_check=True, drop_handles=True)
                 self._file.import_index(fileobj=points)
         except package.ZranError as error:
             msg = f"the seek points in {seek_points} do not fit ({error})"

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from fastfeed.archive.regular import open_regular
+from fastfeed.optional import load
 from fastfeed.store.blocks import StreamDamaged, StreamedBlocks
 
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -36,6 +37,11 @@ class Frames:
         return max((stop - start for start, stop in zip(self.starts, stops, strict=True)), default=0)
 
 
+def is_skippable(head: bytes) -> bool:
+    """Whether these first bytes begin a frame without content, as some writers put before the others."""
+    return len(head) >= 8 and int.from_bytes(head[:4], "little") in _SKIPPABLE  # noqa: PLR2004 - magic and size
+
+
 def chunks(descriptor: int, at: int = 0, on_frame: Callable[[int], None] | None = None) -> Iterator[bytes]:
     """Decompress from a frame's start to the end of the file.
 
@@ -49,7 +55,7 @@ def chunks(descriptor: int, at: int = 0, on_frame: Callable[[int], None] | None 
         StreamDamaged: It ends within a frame, a frame is damaged, or what follows is none.
     """
     while head := os.pread(descriptor, 8, at):
-        if int.from_bytes(head[:4], "little") in _SKIPPABLE and len(head) == 8:  # noqa: PLR2004 - magic and size
+        if is_skippable(head):
             at += 8 + int.from_bytes(head[4:], "little")
             continue
         if head[:4] != MAGIC:
@@ -61,8 +67,7 @@ def chunks(descriptor: int, at: int = 0, on_frame: Callable[[int], None] | None 
 
 
 def _frame(descriptor: int, at: int) -> Iterator[bytes]:  # gives where the next one begins
-    import zstandard  # noqa: PLC0415 - few read compressed tars, and all others start sooner without it
-
+    zstandard = load("zstandard", "zst", "a .tar.zst")
     began, decoder = at, zstandard.ZstdDecompressor().decompressobj()
     while not decoder.eof:
         data = os.pread(descriptor, _STEP_BYTES, at)
