@@ -125,8 +125,9 @@ class RowConfig:
     """Class names by number, where the source cannot tell them all beforehand."""
     encode: tuple[tuple[str, str], ...] = ()
     """(column, codec): lossless codecs, png or npy, for decoded images and arrays."""
-    row_json: bool = True
-    """Whether a sample gets its numbers, texts, lists and dicts as a JSON member, which every reader sees."""
+    row_json: bool | None = None
+    """Whether a sample gets what is no file and no bytes of its row as a JSON member, which every reader sees. None: yes for
+    tables and Python datasets; for lists of files only where a row holds lists or objects, which no column can hold."""
 
 
 class RowOptions(TypedDict, total=False):
@@ -139,10 +140,20 @@ class RowOptions(TypedDict, total=False):
     column: str | Sequence[str] | None
     classes: Sequence[str] | None
     encode: Mapping[str, str]
-    row_json: bool
+    row_json: bool | None
 
 
-class AllOptions(PackOptions, RowOptions, total=False):
+class ImageOptions(TypedDict, total=False):
+    """ImageConfig's fields as keyword arguments."""
+
+    max_side: int | None
+    resize_short: int | None
+    quality: int | None
+    apply_exif: bool
+    only_field: str | Sequence[str]
+
+
+class AllOptions(PackOptions, RowOptions, ImageOptions, total=False):
     """All that pack takes."""
 
 
@@ -172,3 +183,54 @@ def row_config(options: Mapping[str, object]) -> RowConfig:
 
 ROW_OPTIONS = frozenset(field.name for field in fields(RowConfig))
 """Options of pack that are about rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageConfig:
+    """How images are made smaller while they are packed; the default leaves every byte as it is."""
+
+    max_side: int | None = None
+    """The longer side is at most this."""
+    resize_short: int | None = None
+    """The shorter side is at most this."""
+    quality: int | None = None
+    """Of JPEG and WebP, 1 to 100; without it, what must be written anew is written with 90."""
+    apply_exif: bool = False
+    """Turn pixels as EXIF says, and say so no more."""
+    only_field: tuple[str, ...] = ()
+    """The image fields that may change; needed where samples hold other things that may speak of pixels."""
+
+    def __post_init__(self) -> None:
+        for name, most in (("max_side", 65535), ("resize_short", 65535), ("quality", 100)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most):
+                msg = f"{name} is a whole number from 1 to {most}"
+                raise UsageError(msg, got=value)
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is asked for."""
+        return any((self.max_side, self.resize_short, self.quality, self.apply_exif))
+
+
+IMAGE_OPTIONS = frozenset(field.name for field in fields(ImageConfig))
+"""Options of pack that are about images."""
+
+
+def image_config(options: Mapping[str, object]) -> ImageConfig:
+    """An ImageConfig from keyword arguments; only_field may be one name.
+
+    Raises:
+        UsageError: A value that does not fit.
+    """
+    values = dict(options)
+    given = values.get("only_field")
+    if isinstance(given, str):
+        values["only_field"] = (given,)
+    elif isinstance(given, Sequence):
+        values["only_field"] = tuple(given)
+    config = ImageConfig(**values)  # type: ignore[arg-type]
+    if config.only_field and not config.changes:
+        msg = "only_field says which images may change, and nothing says how"
+        raise UsageError(msg, hint="Add max_side, resize_short, quality or apply_exif.")
+    return config

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SKIPPED = 6
 
 
-@click.command("pack", short_help="A folder of files becomes shards.")
+@click.command("pack", short_help="Files, lists, tables or a dataset become shards.")
 @click.argument("source", type=click.Path())
 @click.argument("destination", type=click.Path())
 @click.option("--shard-size", "shard_bytes", type=Size(), help="Source bytes a shard, as a target: 512MiB by default.")
@@ -40,6 +40,24 @@ SKIPPED = 6
     metavar="N",
     help="Only the first N samples in order, so maybe of one class; with --shuffle a mix.",
 )
+@click.option("--field", "fields", multiple=True, metavar="NAME=TEMPLATE",
+              help="Of a list: where a field's files are: image='images/{id}.jpg', with columns in braces.")  # fmt: skip
+@click.option("--root", type=click.Path(), help="Of a list: the folder that paths are relative to; else its own.")
+@click.option("--label", metavar="COLUMN", help="The column that holds the class.")
+@click.option("--key", metavar="COLUMN", help="The column that names the samples.")
+@click.option("--column", "columns", multiple=True, metavar="COLUMN",
+              help="A column to keep as a typed column of the index; by default all that can.")  # fmt: skip
+@click.option("--encode", "codecs", multiple=True, metavar="COLUMN=CODEC",
+              help="How decoded images and arrays of a Python dataset are stored, without loss: png or npy.")  # fmt: skip
+@click.option("--row-json/--no-row-json", "row_json", default=None,
+              help="Give each sample the rest of its row as field json, or not. [default: as the source needs]")  # fmt: skip
+@click.option("--max-side", type=click.IntRange(1), metavar="N", help="Make images smaller: the longer side at most N pixels.")
+@click.option("--resize-short", type=click.IntRange(1), metavar="N", help="Make images smaller: the shorter side at most N.")
+@click.option("--quality", type=click.IntRange(1, 100), metavar="Q", help="Re-encode JPEG and WebP with this quality.")
+@click.option("--apply-exif", is_flag=True, help="Turn images as their EXIF orientation says.")
+@click.option("--only-field", "only_field", multiple=True, metavar="FIELD",
+              help="Only these image fields may change; needed beside masks, boxes, JSON.")  # fmt: skip
+@click.option("--anyway", is_flag=True, help="Pack even what is read fast as it is.")
 @click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
               help="An unreadable file: stop, or leave its sample out, record it and exit with 6.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default the usable processors. The bytes are the same.")
@@ -50,11 +68,13 @@ SKIPPED = 6
 )
 @speaks
 def command(output: Output, *, source: str, destination: str, **options: Any) -> int:  # noqa: ANN401 - click's
-    """Pack the folder SOURCE into shards in DESTINATION.
+    """Pack SOURCE into shards in DESTINATION.
 
     \b
-    One class per folder, as ImageFolder reads it; train/ val/ of those; or files that share a
-    stem (0001.jpg 0001.json 0001.mask.png). Any file is carried byte for byte.
+    SOURCE is a folder: one class per folder, as ImageFolder reads it; train/ val/ of those; or
+    files that share a stem (0001.jpg 0001.json 0001.mask.png). Any file is carried byte for byte.
+    Or a list of files (.csv .tsv .jsonl), tables with bytes (.parquet .arrow, also 'data/*.parquet'),
+    JSON lines that are the samples, or a Python dataset: package.module:name, path/file.py:name.
 
     Run the same command again to continue after an interruption. Nothing in SOURCE is ever changed.
     """  # noqa: D301 - \b is click's mark for lines to keep
@@ -68,13 +88,26 @@ def command(output: Output, *, source: str, destination: str, **options: Any) ->
         if not (output.quiet or output.json):
             render.pack_plan(plan)
 
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None and value != ()}
+    for option, name in (("fields", "field"), ("codecs", "encode")):
+        pairs = given.pop(option, ())
+        given.update({name: dict(_pair(pair, name) for pair in pairs)} if pairs else {})
+    if "columns" in given:
+        given["column"] = given.pop("columns")
     result = pack(source, destination, progress=output.progress(), on_plan=on_plan, **given)
     if output.json:
         render.json_record(result)
     elif not output.quiet:
         render.pack_result(result)
     return SKIPPED if result.skipped else 0
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        msg = f"--{option} takes NAME=VALUE, not {text!r}"
+        raise click.UsageError(msg)
+    return name, value
 
 
 def _how_far(destination: str, total: int) -> str:

@@ -175,7 +175,9 @@ def _packed(result: "PackResult") -> None:
     total = sum(dataset.source_bytes for dataset in result.datasets)
     files = sum(dataset.source_files for dataset in result.datasets)
     kept = f" ({format_count(result.shards_kept, 'shard')} kept from an earlier run)" if result.shards_kept else ""
-    say(f"Packed {format_count(files, 'file')}, {format_size(total)}, in {format_seconds(result.seconds)}{kept}.")
+    samples = sum(dataset.samples for dataset in result.datasets)
+    what = format_count(files, "file") if files >= samples else format_count(samples, "sample")
+    say(f"Packed {what}, {format_size(total)}, in {format_seconds(result.seconds)}{kept}.")
     if result.skipped:
         were = "was" if result.skipped == 1 else "were"
         say(f"{format_count(result.skipped, 'input')} could not be read and {were} skipped: exit code 6.")

@@ -1,16 +1,18 @@
 """Whether what is at a destination already is this very pack: finished, unfinished, or another one."""
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from fastfeed.archive.dataset import read_record
-from fastfeed.archive.manifest import WRITER, Group, Manifest
+from fastfeed.archive.manifest import FOLDER, LEFT_OUT, WRITER, Group, Manifest
+from fastfeed.archive.regular import open_regular
 from fastfeed.errors import DatasetError, DestinationError, DestinationOccupied, NotADataset, SourceChanged
 from fastfeed.packer.journal import peek, peek_listing, refuse_foreign
 from fastfeed.packer.writing import Job
 from fastfeed.sample import printable
-from fastfeed.source.scan import Listing
+from fastfeed.source.scan import LeftOut, Listing
 from fastfeed.units import format_size
 
 _SHOWN = 5
@@ -95,6 +97,15 @@ def compare_options(destination: str, identity: Mapping[str, object], before: Ma
         msg = f"{what} with other options is there ({changes})"
         hint = "Give the same options, choose another folder, or use --overwrite to pack anew."
         raise DestinationOccupied(msg, path=destination, hint=hint)
+
+
+def listed_left_out(folder: str) -> tuple[LeftOut, ...] | None:
+    """What a finished pack's own list says was left out; None where it is lost or damaged: verify says so, here it counts."""
+    try:
+        with open(os.path.join(folder, FOLDER, LEFT_OUT), encoding="ascii", opener=open_regular) as file:
+            return tuple(LeftOut(**json.loads(line)) for line in file)
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _flag(name: str) -> str:

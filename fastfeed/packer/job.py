@@ -1,7 +1,6 @@
 """A pack job from end to end: scan, plan, write (or continue), publish."""
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -9,9 +8,18 @@ from dataclasses import asdict, replace
 from typing import Any, Unpack
 
 from fastfeed.archive.dataset import Archive
-from fastfeed.archive.manifest import FOLDER, LEFT_OUT, WRITER, Manifest
-from fastfeed.archive.regular import open_regular
-from fastfeed.config import ROW_OPTIONS, AllOptions, PackConfig, pack_config, row_config
+from fastfeed.archive.manifest import FOLDER, WRITER, Manifest
+from fastfeed.config import (
+    IMAGE_OPTIONS,
+    ROW_OPTIONS,
+    AllOptions,
+    ImageConfig,
+    PackConfig,
+    RowConfig,
+    image_config,
+    pack_config,
+    row_config,
+)
 from fastfeed.disk import disk_error, prove_utf8
 from fastfeed.errors import (
     DestinationFull,
@@ -20,16 +28,19 @@ from fastfeed.errors import (
     UsageError,
 )
 from fastfeed.machine import free_bytes
-from fastfeed.packer.compare import compare_job, compare_published, published, standing
+from fastfeed.packer.compare import compare_job, compare_published, listed_left_out, published, standing
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
 from fastfeed.packer.result import DatasetResult, PackResult
 from fastfeed.packer.rows.choose import choose
+from fastfeed.packer.rows.folder import Folder
+from fastfeed.packer.rows.images import ReencodedRows
 from fastfeed.packer.rows.job import RowJob, pack_rows
+from fastfeed.packer.rows.splits import pack_splits
 from fastfeed.packer.rows.stream import StreamJob, pack_stream
 from fastfeed.packer.writing import Job, Writing, worker_count
 from fastfeed.sample import SkipList
-from fastfeed.source.scan import LeftOut, Listing, scan
+from fastfeed.source.scan import Listing, scan
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import format_count, format_size
 
@@ -69,7 +80,8 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         on_plan: Called with the plan (a record with dry_run set) before the first byte is written; not for an iterable.
         **options: Fields of fastfeed.config.PackConfig: shard_bytes (a number, or a text such as "256MiB"), shards,
             samples_per_shard, shuffle, layout, group, class_map, write_cls, name, limit, hidden, on_error; and of
-            fastfeed.config.RowConfig for what is no folder: field, root, label, key, column, classes, encode, row_json.
+            fastfeed.config.RowConfig for what is no folder: field, root, label, key, column, classes, encode, row_json; and
+            of fastfeed.config.ImageConfig to make images smaller: max_side, resize_short, quality, apply_exif, only_field.
 
     Raises:
         UsageError: An option is wrong.
@@ -84,6 +96,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     given, root = dict(options), options.get("root")
     about_rows = {name: given.pop(name) for name in ROW_OPTIONS & set(given)}
     given.pop("root", None)
+    images = image_config({name: given.pop(name) for name in IMAGE_OPTIONS & set(given)})
     config, rows = pack_config(given), row_config(about_rows)
     target = os.path.abspath(os.fsdecode(destination))
     skip = SkipList.read(os.fsdecode(exclude)) if isinstance(exclude, str | os.PathLike) else exclude or SkipList()
@@ -94,6 +107,8 @@ def pack(  # noqa: PLR0913 - each is an option of the command
             msg = f"{names} is for lists, tables and Python datasets, and the source is a folder of files"
             raise UsageError(msg, path=os.fsdecode(source), got=names)
         folder = Job(os.path.abspath(os.fsdecode(source)), target, config, skip, {}, workers, progress)
+        if images.changes:
+            return _pack_folder_changed(folder, images, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
         return _pack_folder(folder, overwrite=overwrite, dry_run=dry_run, trust_scan=trust_scan, on_plan=on_plan)
     if chosen.rows is None:
         if dry_run:
@@ -101,14 +116,36 @@ def pack(  # noqa: PLR0913 - each is an option of the command
             raise UsageError(msg, got=chosen.where, hint="Give a dataset with a length, or pack with limit= for a trial.")
         stream = StreamJob(
             samples=chosen.samples or (), where=chosen.where, name=chosen.name, destination=target, config=config, rows=rows,
-            exclude=skip, progress=progress,
+            images=images, exclude=skip, progress=progress,
         )  # fmt: skip
         return pack_stream(stream, overwrite=overwrite)
+    changed = ReencodedRows(chosen.rows, images) if images.changes else chosen.rows
     job = RowJob(
-        source=chosen.rows, where=chosen.where, name=chosen.name, destination=target, config=config, rows=rows, exclude=skip,
-        workers=workers, progress=progress,
+        source=changed, where=chosen.where, name=chosen.name, destination=target, config=config, rows=rows,
+        images=images, exclude=skip, workers=workers, progress=progress,
     )  # fmt: skip
     return pack_rows(job, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
+
+
+def _pack_folder_changed(
+    job: Job, images: ImageConfig, *, overwrite: bool, dry_run: bool, on_plan: Callable[[PackResult], None] | None
+) -> PackResult:
+    """A folder whose images become smaller: their sizes cannot be planned, so its samples are packed as rows."""
+    _refuse_overlap(job.source, job.destination)
+    folder = Folder.read(job.source, scan(job.source, job.progress, hidden=job.config.hidden), job.config)
+    jobs = []
+    for split, rows in folder.sources().items():
+        name = job.config.name or os.path.basename(job.source) or "data"
+        stem = split if split and job.config.name is None else f"{name}-{split}" if split else name
+        jobs.append(RowJob(
+            source=ReencodedRows(rows, images), where=job.source, name=stem, split=split,
+            destination=os.path.join(job.destination, split) if split else job.destination,
+            config=replace(job.config, name=None), rows=RowConfig(), images=images, exclude=job.exclude, workers=job.workers,
+            progress=job.progress, one_of_several=split != "",
+        ))  # fmt: skip
+    if len(jobs) == 1 and not jobs[0].split:
+        return pack_rows(jobs[0], overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
+    return pack_splits(job.destination, jobs, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
 
 
 def _pack_folder(
@@ -250,11 +287,7 @@ def _failed_then(job: Job, done: Mapping[str, Manifest], listing: Listing) -> di
     seen = {item.source for item in listing.unreadable}
     found: dict[str, str] = {}
     for split in done:
-        try:
-            with open(os.path.join(job.destination, split, FOLDER, LEFT_OUT), encoding="ascii", opener=open_regular) as file:
-                items = [LeftOut(**json.loads(line)) for line in file]
-        except (OSError, ValueError, TypeError):
-            continue  # lost or damaged: verify says so; here it costs no more than the counts
+        items = listed_left_out(os.path.join(job.destination, split)) or ()
         found.update({item.source: item.why for item in items if item.kind == "unreadable" and item.source not in seen})
     return found
 

@@ -105,7 +105,7 @@ def make_plan(listing: Listing, config: PackConfig, *, name: str, exclude: SkipL
         SourceAmbiguous: The layout has two readings.
     """
     drafts = read_layout(listing, config)
-    keys = _keys(drafts, listing.paths)
+    keys = sample_keys(drafts, listing.paths)
     left_out: dict[str, list[LeftOut]] = {draft.split: list(draft.left_out) for draft in drafts}
     bad = _Bad(listing, exclude, failed)
     kept = [bad.keep(draft, own, left_out[draft.split]) for draft, own in zip(drafts, keys, strict=True)]
@@ -151,7 +151,7 @@ def _unreadable(items: Sequence[LeftOut]) -> SourceUnreadable:
     return SourceUnreadable(msg, hint="Mend or remove them, or leave their samples out with --on-error skip.")
 
 
-def _keys(drafts: Sequence[Draft], paths: Sequence[str]) -> list[list[str]]:
+def sample_keys(drafts: Sequence[Draft], paths: Sequence[str]) -> list[list[str]]:
     """Keys for every sample of the call, before any is left out, so that a key never depends on what is."""
     maker = KeyMaker([stem for draft in drafts for stem in draft.stems])
     found = []

@@ -151,7 +151,7 @@ class ShardWriter:
                 payload = b"%d" % stamp
                 probes.append(NOT_AN_IMAGE)
             elif size <= CHUNK_BYTES:
-                payload = _read_small(order.root + path, path, size, stamp)
+                payload = read_small(order.root + path, path, size, stamp)
                 probes.append(probe(payload) if payload and payload[0] in FIRST_BYTES else NOT_AN_IMAGE)
                 self._files += 1
                 self._bytes += size
@@ -246,7 +246,7 @@ class Source:
             raise InputFailed(self.path, "unreadable", error.strerror or "cannot be read") from error
 
 
-def _read_small(full: str, path: str, size: int, stamp: int) -> bytes:
+def read_small(full: str, path: str, size: int, stamp: int) -> bytes:
     """All of a file: Source, open-coded for the system giving it in one read, since this runs once a file.
 
     It is proven after it was read, so that what is written into it meanwhile is noticed as well.

@@ -146,8 +146,8 @@ import fastfeed
 from fastfeed.packer import crew
 
 class Interrupted(crew._Worker):
-    def __init__(self):
-        super().__init__()
+    def __init__(self, process):
+        super().__init__(process)
         os.kill(os.getpid(), number)
         print(self.process.pid, flush=True)
 

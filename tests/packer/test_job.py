@@ -399,7 +399,7 @@ def test_workers_count_from_one(tmp_path):
 )
 def test_a_source_that_cannot_be_packed_leaves_no_trace(tmp_path, make):
     make(tmp_path / "s")
-    with pytest.raises(SourceUnreadable, match=r"does not exist|there is no file to pack|is not a folder"):
+    with pytest.raises(SourceUnreadable, match=r"does not exist|there is no file to pack|is no source that fastfeed knows"):
         packed(tmp_path / "s", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -737,7 +737,7 @@ def test_shards_that_nobody_names_are_not_replaced(tmp_path):
 def test_a_file_that_is_written_to_while_it_is_read_is_noticed(tmp_path):
     """Larger than one piece, changed after its first piece was read: size and mtime are proven at the end as well."""
     (tmp_path / "src").mkdir()
-    path = tmp_path / "src" / "a.bin"
+    path = tmp_path / "src" / "a.dat"
     path.write_bytes(bytes(96 << 20))
     stop = threading.Event()
 
@@ -752,7 +752,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_noticed(tmp_path):
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        with pytest.raises(SourceChanged, match=r"a\.bin: planned with .* now"):
+        with pytest.raises(SourceChanged, match=r"a\.dat: planned with .* now"):
             fastfeed.pack(tmp_path / "src", tmp_path / "out")
     finally:
         stop.set()

@@ -346,20 +346,20 @@ def test_links_are_told(tmp_path):
 
 
 def test_members_of_8_gib_are_refused_when_planning(tmp_path):
-    source = tree(tmp_path / "source", {"a.bin": "x", "big.bin": "", "bigger.bin": ""})
+    source = tree(tmp_path / "source", {"a.dat": "x", "big.dat": "", "bigger.dat": ""})
     try:
-        os.truncate(source / "big.bin", 8 << 30)
-        os.truncate(source / "bigger.bin", 9 << 30)
+        os.truncate(source / "big.dat", 8 << 30)
+        os.truncate(source / "bigger.dat", 9 << 30)
     except OSError as error:
         pytest.skip(f"this file system makes no sparse file of 8 GiB: {error}")
     hook = Hook()
-    match = r"2 files of 8 GiB or more cannot be a member \(big.bin, bigger.bin\).*below 8 GiB"
+    match = r"2 files of 8 GiB or more cannot be a member \(big.dat, bigger.dat\).*below 8 GiB"
     for dry_run in (True, False):
         with pytest.raises(SourceUnreadable, match=match):
             fastfeed.pack(source, tmp_path / "out", dry_run=dry_run, progress=hook)
     assert not (tmp_path / "out").exists()
     assert {stage for stage, _, _ in hook.stages} == {"scan"}
-    skip = SkipList([SkipEntry(source="big.bin"), SkipEntry(source="bigger.bin")])
+    skip = SkipList([SkipEntry(source="big.dat"), SkipEntry(source="bigger.dat")])
     assert fastfeed.pack(source, tmp_path / "out", workers=1, exclude=skip).datasets[0].samples == 1
 
 

@@ -153,7 +153,7 @@ def test_a_shard_that_was_cut_after_it_was_finished_is_written_again(tmp_path):
 
 def test_free_space_is_checked_before_the_first_shard(tmp_path):
     """More is asked for than the disk has: files that hold nothing but a hole."""
-    source = tree(tmp_path / "s", {f"{at}.bin": "" for at in range(60)})
+    source = tree(tmp_path / "s", {f"{at}.dat": "" for at in range(60)})
     size = min((8 << 30) - 1, free_bytes(str(tmp_path)) // 50)
     try:
         for path in source.iterdir():

@@ -23,7 +23,7 @@ _TARS = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _ALREADY_FAST = {
     ".bin": "a memory-mapped file of tokens or numbers", ".npy": "a memory-mapped array", ".mmap": "a memory-mapped array",
     ".npz": "one archive of arrays", ".h5": "one HDF5 file", ".hdf5": "one HDF5 file", ".lmdb": "an LMDB", ".mdb": "an LMDB",
-    ".zarr": "a Zarr store", ".beton": "an FFCV file", ".tfrecord": "TFRecords",
+    ".idx": "an index of memory-mapped tokens", ".zarr": "a Zarr store", ".beton": "an FFCV file", ".tfrecord": "TFRecords",
 }  # fmt: skip
 _LARGE_BYTES = 64 << 20
 

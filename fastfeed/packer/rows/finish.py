@@ -27,7 +27,7 @@ def publish_rows(folder: str, plan: RowPlan, records: Iterable[RowRecord], about
         folder: Where the shards are.
         plan: What was written.
         records: Of each shard, in order.
-        about: source_digest, layout, order, options, source_files, columns, classes, numbered_classes.
+        about: source_digest, layout, order, options, source_files, columns, classes, numbered_classes, split.
 
     Raises:
         SourceUnreadable: Labels that name no class.
@@ -55,7 +55,7 @@ def publish_rows(folder: str, plan: RowPlan, records: Iterable[RowRecord], about
         user=typed_columns([json.loads(text) if text else {} for record in found for text in record.scalars], about["columns"]),
     )  # fmt: skip
     facts = DatasetFacts(
-        name=plan.name, split="", samples=len(keys), members=len(sizes), source_files=about["source_files"],
+        name=plan.name, split=about["split"], samples=len(keys), members=len(sizes), source_files=about["source_files"],
         source_bytes=sum(sizes), source_digest=about["source_digest"], layout=about["layout"], order=plan.order,
         fields=fields, classes=classes, options=about["options"],
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.manifest import FOLDER, WRITER, Manifest
-from fastfeed.config import PackConfig, RowConfig
+from fastfeed.config import ImageConfig, PackConfig, RowConfig
 from fastfeed.disk import FULL_HINT, disk_error, remove
 from fastfeed.errors import (
     DatasetError,
@@ -21,7 +21,7 @@ from fastfeed.errors import (
     SourceUnreadable,
 )
 from fastfeed.machine import free_bytes
-from fastfeed.packer.compare import compare_options, published
+from fastfeed.packer.compare import compare_options, listed_left_out, published
 from fastfeed.packer.crew import Crew, Process, start_worker
 from fastfeed.packer.journal import Journal, peek, refuse_foreign
 from fastfeed.packer.result import DatasetResult, PackResult
@@ -55,15 +55,23 @@ class RowJob:
     destination: str
     config: PackConfig
     rows: RowConfig
+    images: ImageConfig = field(default_factory=ImageConfig)
+    """How the source makes images smaller: an option that a rerun must have as well."""
     exclude: SkipList = field(default_factory=SkipList)
     workers: int | None = None
     progress: Progress = QUIET
+    split: str = ""
+    """Folder of the split in the packed source."""
+    one_of_several: bool = False
+    """Whether the skip list is for other splits too, so that it need not name any sample of this one."""
     facts: RowFacts = field(init=False)
     identity: Mapping[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self.facts = self.source.facts()
         options = {**asdict(self.config), **asdict(self.rows), "name": self.config.name or self.name}
+        if self.images.changes:
+            options.update(asdict(self.images))
         entries = "\n".join(sorted(entry.to_json() for entry in self.exclude.entries))
         options["exclude"] = hashlib.sha256(entries.encode()).hexdigest()[:16] if entries else None
         identity = {"writer": WRITER, "options": options, "source": self.facts.identity}
@@ -73,9 +81,28 @@ class RowJob:
         """What the manifest says of the source."""
         return hashlib.sha256(json.dumps(self.identity["source"], sort_keys=True).encode()).hexdigest()
 
+    def columns(self) -> tuple[str, ...] | None:
+        """Typed columns to be kept; None for all that the rows turn out to have."""
+        known = self.rows.column if self.facts.columns is None else self.facts.columns
+        return None if known is None else (*known, *self.facts.extra_columns)
+
     def plan(self, failed: Mapping[int, LeftOut]) -> RowPlan:
-        """With these rows left out."""
-        return plan_rows(self.facts, self.config, name=self.name, exclude=self.exclude, failed=failed)
+        """With these rows left out.
+
+        Raises:
+            SourceUnreadable: Rows are known to be unreadable, and on_error is stop.
+        """
+        known = {**self.facts.failed, **failed}
+        plan = plan_rows(
+            self.facts, self.config, name=self.name, exclude=self.exclude, failed=known, one_of_several=self.one_of_several
+        )
+        broken = [item for item in (*plan.left_out, *self.facts.left_out) if item.kind == "unreadable"]
+        if broken and self.config.on_error == "stop":
+            shown = "; ".join(f"{printable(item.source)}: {printable(item.why)}" for item in broken[:_SHOWN])
+            more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
+            msg = f"{format_count(len(broken), 'sample')} cannot be read ({shown}{more})"
+            raise SourceUnreadable(msg, path=self.where, hint="Mend them, or leave them out with --on-error skip.")
+        return replace(plan, left_out=(*plan.left_out, *self.facts.left_out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +207,9 @@ def _about(job: RowJob, plan: RowPlan) -> dict[str, Any]:
     """What the manifest says of source and options."""
     return {
         "source_digest": job.source_digest(), "layout": job.facts.layout, "order": plan.order,
-        "options": job.identity["options"], "source_files": job.facts.files, "columns": job.rows.column,
-        "classes": job.facts.classes, "numbered_classes": job.facts.numbered_classes,
+        "options": job.identity["options"], "source_files": job.facts.files, "classes": job.facts.classes,
+        "columns": job.columns(),
+        "numbered_classes": job.facts.numbered_classes, "split": job.split,
     }  # fmt: skip
 
 
@@ -214,7 +242,11 @@ def _already(job: RowJob, done: Mapping[str, Manifest], began: float) -> PackRes
         raise DestinationOccupied(msg, path=job.destination, hint="Choose another folder, or use --overwrite.")
     _compare_published(job, done)
     Archive(job.destination).prove_shard_sizes()
-    return _result(job, job.plan({}), began, manifest=done[""], already_packed=True)
+    result = _result(job, job.plan({}), began, manifest=done[""], already_packed=True)
+    left_out = listed_left_out(job.destination)  # what could not be read then is known to its list alone
+    if left_out is None:
+        return result
+    return replace(result, left_out=left_out, skipped=sum(item.kind == "unreadable" for item in left_out))
 
 
 def _failed_before(journal: Journal) -> dict[int, LeftOut]:
@@ -340,10 +372,12 @@ def _result(  # noqa: PLR0913 - one record from its parts
     facts = job.facts
     size_bytes = sum(entry.size_bytes for entry in manifest.shards) if manifest else plan.about_bytes
     classes = manifest.classes if manifest else facts.classes
+    fields = manifest.fields if manifest else facts.fields
     dataset = DatasetResult(
-        split="", name=plan.name, path=job.destination, samples=len(plan.rows), shards=len(plan.shards),
+        split=job.split, name=plan.name, path=job.destination, samples=manifest.samples if manifest else len(plan.rows),
+        shards=len(manifest.shards) if manifest else len(plan.shards),
         size_bytes=size_bytes, source_files=facts.files,
-        source_bytes=manifest.source_bytes if manifest else facts.source_bytes, fields=manifest.fields if manifest else (),
+        source_bytes=manifest.source_bytes if manifest else facts.source_bytes, fields=fields,
         classes=None if classes is None else len(classes), order=plan.order, digest=manifest.digest if manifest else None,
         why=plan.why,
     )  # fmt: skip

@@ -77,7 +77,7 @@ class LineRows:
         return RowFacts(
             count=count, source_bytes=size, exact=True, files=1, layout="lines", identity=identity,
             stems=keys or None, names=keys or None, classes=self.classes, numbered_classes=self.classes is None,
-            max_field_bytes=len("json"), why=tuple(why),
+            fields=("json",), max_field_bytes=len("json"), why=tuple(why),
         )  # fmt: skip
 
     def _key(self, row: Mapping[str, Any], number: int) -> str:

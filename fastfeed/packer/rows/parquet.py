@@ -175,7 +175,7 @@ class ParquetRows:
         return RowFacts(
             count=count, source_bytes=sum(file.source_bytes for file in self._files), exact=True, files=len(self.paths),
             layout="table", stems=stems, names=names, classes=self.classes, numbered_classes=self.classes is None,
-            max_field_bytes=self.names.max_field_bytes,
+            max_field_bytes=self.names.max_field_bytes, fields=tuple(sorted(self.names.fields.values())),
             identity={
                 "files": [os.path.basename(path) for path in self.paths], "sizes": [s.st_size for s in stats],
                 "mtimes_ns": [s.st_mtime_ns for s in stats], "rows": count,

@@ -52,7 +52,10 @@ class RowPlan:
         return hashlib.sha256(json.dumps([numbers, keys, identity], sort_keys=True).encode()).hexdigest()
 
 
-def plan_rows(facts: RowFacts, config: PackConfig, *, name: str, exclude: SkipList, failed: Mapping[int, LeftOut]) -> RowPlan:
+def plan_rows(
+    facts: RowFacts, config: PackConfig, *, name: str, exclude: SkipList, failed: Mapping[int, LeftOut],
+    one_of_several: bool = False,
+) -> RowPlan:  # fmt: skip
     """Settle rows, keys and shards.
 
     Args:
@@ -61,13 +64,14 @@ def plan_rows(facts: RowFacts, config: PackConfig, *, name: str, exclude: SkipLi
         name: Stem of the shards' names where config has none.
         exclude: Samples to leave out.
         failed: Rows that could not be read in an earlier round (only with on_error skip).
+        one_of_several: The skip list is for other splits too, and need not name any sample of this one.
 
     Raises:
         SourceUnreadable: Nothing is left.
         UsageError: The skip list is one for another source.
     """
     keys = _keys(facts)
-    left_out, kept = _kept(facts, keys, exclude, failed)
+    left_out, kept = _kept(facts, keys, exclude, failed, one_of_several=one_of_several)
     if config.shuffle is not None:
         random.Random(f"fastfeed {config.shuffle} ").shuffle(kept)
     limited = max(0, len(kept) - (config.limit or len(kept)))
@@ -81,15 +85,17 @@ def plan_rows(facts: RowFacts, config: PackConfig, *, name: str, exclude: SkipLi
     stem = legal_name(config.name or name)
     stops = [base * number + min(number, more) for number in range(count + 1)]
     shards = tuple(RowShard(shard_file(stem, number), stops[number], stops[number + 1]) for number in range(count))
+    whole = kept[-1] == len(kept) - 1  # behind a row that is left out, positions are not ImageFolder's
+    order = facts.order if whole or facts.order != "imagefolder" else "source"
     about = "" if facts.exact else " (estimated from a few samples)"
     missed = [entry.source or entry.key or f"index {entry.index}" for entry in exclude.unmatched()]
     notes = list(facts.notes)
-    if missed:
+    if missed and not one_of_several:
         matches = "entry of the skip list matches", "entries of the skip list match"
         notes.append(f"{format_count(len(missed), *matches)} no sample ({printable(missed[0])})")
     return RowPlan(
         name=stem, rows=kept, keys=[keys[number] for number in kept], shards=shards,
-        order="source" if config.shuffle is None else "shuffled", left_out=tuple(left_out), limited=limited,
+        order=order if config.shuffle is None else "shuffled", left_out=tuple(left_out), limited=limited,
         about_bytes=source_bytes + len(kept) * 2 * tar.BLOCK_BYTES,
         why=(*facts.why, shard_reason(count, len(kept), source_bytes, config) + about), notes=tuple(notes),
     )  # fmt: skip
@@ -97,6 +103,8 @@ def plan_rows(facts: RowFacts, config: PackConfig, *, name: str, exclude: SkipLi
 
 def _keys(facts: RowFacts) -> list[str]:
     """A legal and unique key a row, for all rows, so that a key never depends on which are left out."""
+    if facts.keys is not None:
+        return list(facts.keys)
     if facts.stems is None:
         digits = max(9, len(str(facts.count)))
         return [f"{number:0{digits}d}" for number in range(facts.count)]
@@ -111,7 +119,7 @@ def _keys(facts: RowFacts) -> list[str]:
 
 
 def _kept(
-    facts: RowFacts, keys: Sequence[str], exclude: SkipList, failed: Mapping[int, LeftOut]
+    facts: RowFacts, keys: Sequence[str], exclude: SkipList, failed: Mapping[int, LeftOut], *, one_of_several: bool
 ) -> tuple[list[LeftOut], list[int]]:
     """What is left out, and the numbers of the rows that stay."""
     if not exclude.entries and not failed:
@@ -126,7 +134,7 @@ def _kept(
             left_out.append(failed[number])
         else:
             kept.append(number)
-    if exclude.entries and len(list(exclude.unmatched())) == len(exclude.entries):
+    if exclude.entries and not one_of_several and len(list(exclude.unmatched())) == len(exclude.entries):
         msg = f"the skip list ({format_count(len(exclude.entries), 'entry', 'entries')}) matches no sample of this source"
         raise UsageError(msg, expected=f"such as {printable(facts.name(0))}", hint="A line names a source or a key.")
     return left_out, kept

@@ -144,7 +144,8 @@ class PythonRows:
         return RowFacts(
             count=count, source_bytes=seen * count // len(rows), exact=len(rows) == count, files=1, layout="dataset",
             identity={**self.identity, "rows": count, "probe": digest.hexdigest()}, classes=self.classes,
-            numbered_classes=self.classes is None, max_field_bytes=self.names.max_field_bytes,
+            numbered_classes=self.classes is None, fields=tuple(sorted({m.field for row in rows for m in row.members})),
+            max_field_bytes=self.names.max_field_bytes,
             why=(f"a dataset of {format_count(count, 'sample')} ({self.what})", *self.why, *self.names.why),
         )  # fmt: skip
 

@@ -6,8 +6,10 @@ Either way the bytes do not depend on how many workers write them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+from fastfeed.source.scan import LeftOut
 
 Scalar = bool | int | float | str
 """What a typed column can hold."""
@@ -63,11 +65,25 @@ class RowFacts:
     """JSON: what a rerun must find equal for its shards to be continued."""
     stems: Sequence[str] | None = None
     """A path-like name a row, without extension; None: rows are numbered."""
+    keys: Sequence[str] | None = None
+    """Legal and unique keys, where the source has made them; they stand for stems."""
+    order: str = "source"
+    """How the manifest calls the order of all rows."""
     names: Sequence[str] | None = None
     """A source path a row for skip lists and messages; None: "sample N"."""
     classes: tuple[str, ...] | None = None
     numbered_classes: bool = False
     """Labels are whole numbers that stand for themselves: the class map is "0" up to the largest, known at the end."""
+    columns: Sequence[str] | None = None
+    """Names of the typed columns, where the source knows them; None: all that the rows turn out to have."""
+    extra_columns: tuple[str, ...] = ()
+    """Typed columns that packing itself adds, whichever others are wanted."""
+    failed: Mapping[int, LeftOut] = field(default_factory=dict)
+    """Rows that cannot be read, known beforehand."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What is in the source and is no row."""
+    fields: tuple[str, ...] = ()
+    """Fields that are known beforehand; a row may have others."""
     max_field_bytes: int = 32
     """The longest field that a member may have, for the room that keys have."""
     why: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from fastfeed.archive.dataset import Archive
 from fastfeed.archive.manifest import FOLDER, STREAM, WRITER, Manifest
 from fastfeed.archive.shard import LEGAL_KEY, digest, shard_file
 from fastfeed.archive.tar import MAX_NAME_BYTES
-from fastfeed.config import PackConfig, RowConfig
+from fastfeed.config import ImageConfig, PackConfig, RowConfig
 from fastfeed.disk import disk_error, remove
 from fastfeed.errors import FastfeedError, SourceChanged, SourceUnreadable, UsageError
 from fastfeed.machine import free_bytes
@@ -26,6 +26,7 @@ from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import legal_name
 from fastfeed.packer.result import DatasetResult, PackResult
 from fastfeed.packer.rows.finish import publish_rows
+from fastfeed.packer.rows.images import NotReencoded, Reencoder
 from fastfeed.packer.rows.plan import RowPlan, RowShard
 from fastfeed.packer.rows.python import PROBES, LabelReader, as_dict, to_row
 from fastfeed.packer.rows.record import RowRecord
@@ -54,6 +55,7 @@ class StreamJob:
     destination: str
     config: PackConfig
     rows: RowConfig
+    images: ImageConfig = field(default_factory=ImageConfig)
     exclude: SkipList = field(default_factory=SkipList)
     progress: Progress = QUIET
 
@@ -66,6 +68,8 @@ class StreamJob:
     def identity(self) -> dict[str, Any]:
         """What a rerun must find equal, besides the samples."""
         options = {**asdict(self.config), **asdict(self.rows), "name": self.config.name or self.name}
+        if self.images.changes:
+            options["images"] = {**asdict(self.images), **Reencoder(self.images).versions()}
         entries = "\n".join(sorted(entry.to_json() for entry in self.exclude.entries))
         options["exclude"] = hashlib.sha256(entries.encode()).hexdigest()[:16] if entries else None
         found: dict[str, Any] = json.loads(json.dumps({"writer": WRITER, "options": options, "source": {"type": self.where}}))
@@ -148,7 +152,7 @@ def _run(job: StreamJob, journal: Journal, *, overwrite: bool) -> PackResult:
     about = {
         "source_digest": writing.digest.hexdigest(), "layout": "stream", "order": STREAM, "options": identity["options"],
         "source_files": 1, "columns": job.rows.column, "classes": job.rows.classes,
-        "numbered_classes": job.rows.classes is None,
+        "numbered_classes": job.rows.classes is None, "split": "",
     }  # fmt: skip
     manifest = publish_rows(job.destination, plan, writing.records(), about)
     journal.finish()
@@ -166,6 +170,7 @@ class _Writing:
         self.job, self.journal, self.names, self.identity = job, journal, names, identity
         self.stem = legal_name(job.config.name or job.name)
         self.labels = LabelReader(job.rows.classes)
+        self._reencoder = Reencoder(job.images)
         self.shards: list[RowShard] = []
         self.left_out: list[LeftOut] = []
         self.digest = hashlib.sha256()
@@ -201,6 +206,10 @@ class _Writing:
                 continue
             try:
                 row = to_row(self.names.encode_row(values), self.labels, key)
+                row = self._reencoder.apply(row) if self.job.images.changes else row
+            except NotReencoded as error:
+                msg = f"sample {number} of the iterable cannot be packed: {error}"
+                raise SourceUnreadable(msg, sample=number, key=key) from error
             except FastfeedError as error:
                 msg = f"sample {number} of the iterable cannot be packed: {error.message}"
                 raise SourceUnreadable(msg, sample=number, key=key, got=error.got, hint=error.hint or "") from error

@@ -83,7 +83,7 @@ class Names:
     @classmethod
     def of(cls, config: RowConfig, label: str | None) -> "Names":
         """As the user configured, with the column of the class."""
-        return cls(label=label, columns=config.column, encode=dict(config.encode), row_json=config.row_json)
+        return cls(label=label, columns=config.column, encode=dict(config.encode), row_json=config.row_json is not False)
 
     @property
     def max_field_bytes(self) -> int:
@@ -107,7 +107,8 @@ class Names:
             if text is not None:
                 self.fields[text] = "txt"
                 why = "the only text" if len(texts) == 1 else "by its name"
-                self.why.append(f"column {text!r} is field txt ({why})")
+                if text != "txt":
+                    self.why.append(f"column {text!r} is field txt ({why})")
 
     def _name_media(self, media: Mapping[str, str]) -> None:
         taken: set[str] = set()

@@ -22,6 +22,7 @@ _HOMES = {
     "files": ("fastfeed.packer.rows.files", "FileRows"),
     "parquet": ("fastfeed.packer.rows.parquet", "ParquetRows"),
     "lines": ("fastfeed.packer.rows.lines", "LineRows"),
+    "images": ("fastfeed.packer.rows.images", "ReencodedRows"),
     "tars": ("fastfeed.packer.rows.tars", "TarRows"),
 }
 

@@ -1,0 +1,138 @@
+"""Files as rows: those that a list names. Each is read as in a pack of a folder, and proven to be the one that was planned."""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+
+from fastfeed.config import RowConfig
+from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember, Scalar
+from fastfeed.packer.rows.values import ROW_JSON, safe_path
+from fastfeed.packer.worker import InputFailed, read_small
+from fastfeed.source.listed import Listed, read_list, source_path
+from fastfeed.source.scan import UNREADABLE, LeftOut
+from fastfeed.source.tables import Table
+
+
+class FileRows:
+    """The samples of a list.
+
+    Args:
+        listed: What it says.
+        config: row_json says whether a sample gets its row as JSON.
+    """
+
+    def __init__(self, listed: Listed, config: RowConfig) -> None:
+        self.listed, self.config = listed, config
+        self._raw, self.why = _raw_rows(listed.table, config)
+
+    @classmethod
+    def of_list(cls, path: str, config: RowConfig, root: str | None) -> "FileRows":
+        """Read a list.
+
+        Raises:
+            SourceError: It names nothing that is there.
+            UsageError: A column that it has not.
+        """
+        return cls(read_list(path, config, root), config)
+
+    def facts(self) -> RowFacts:
+        """What is known beforehand."""
+        listed, listing, draft = self.listed, self.listed.listing, self.listed.draft
+        names = [listing.names[draft.files[draft.starts[at]]] for at in range(len(draft))]
+        raw_bytes = sum(len(self._raw[row].encode()) for row in listed.rows) if self._raw is not None else 0
+        return RowFacts(
+            count=len(draft), source_bytes=sum(listing.sizes) + raw_bytes, exact=True, files=len(listing), layout="list",
+            identity={"list": listed.digest, "files": listing.digest(), "rows": len(draft)},
+            stems=draft.stems, names=names, classes=None if draft.classes is None else tuple(draft.classes),
+            max_field_bytes=max(map(len, {*draft.fields, ROW_JSON, "cls"})), columns=tuple(c.name for c in listed.columns),
+            fields=tuple(sorted({*draft.fields, *(["cls"] if draft.classes else []), *([ROW_JSON] if self._raw else [])})),
+            failed=self._broken(names), left_out=tuple(listed.missing),
+            why=(*draft.why, *self.why, *_columns_why(listed)),
+        )  # fmt: skip
+
+    def _broken(self, names: Sequence[str]) -> dict[int, LeftOut]:
+        """Samples that need a file that cannot be read."""
+        listing, draft = self.listed.listing, self.listed.draft
+        if not listing.unreadable:
+            return {}
+        why = {item.source: item.why for item in listing.unreadable}
+        found = {}
+        for at, name in enumerate(names):
+            gone = next((f for f in draft.files_of(at) if listing.codecs[f] == UNREADABLE), None)
+            if gone is not None:
+                path = listing.names[gone]
+                found[at] = LeftOut(name, "unreadable", why[path] if path == name else f"its sample needs {path}: {why[path]}")
+        return found
+
+    def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
+        """Samples in the order asked for."""
+        for number in numbers:
+            try:
+                yield self._row(number)
+            except InputFailed as error:
+                yield RowFailed(number, error.path, error.kind, error.why)
+
+    def _row(self, number: int) -> Row:
+        listed, listing, draft = self.listed, self.listed.listing, self.listed.draft
+        members = []
+        for at in range(draft.starts[number], draft.starts[number + 1]):
+            file = draft.files[at]
+            path, size, stamp = listing.names[file], listing.sizes[file], listing.mtimes_ns[file]
+            if listing.codecs[file] == UNREADABLE:
+                raise InputFailed(path, "unreadable", "it was not there when the list was read")
+            data = read_small(os.path.join(listed.root, path), path, size, stamp)
+            members.append(RowMember(draft.fields[at], data, safe_path(source_path(path, listed.root))))
+        if self._raw is not None:
+            members.append(RowMember(ROW_JSON, self._raw[listed.rows[number]].encode("utf-8", "surrogatepass")))
+        scalars: dict[str, Scalar] = {}
+        for column in listed.columns:
+            value = column.values[number]
+            if not isinstance(value, float) or not math.isnan(value):
+                scalars[column.name] = bool(value) if column.kind == "bool" else value
+        label = draft.labels[number] if draft.classes is not None else None
+        return Row(tuple(sorted(members)), label, scalars or None)
+
+    def spec(self) -> None:
+        """None: the list stays in memory, and a fork shares it."""
+        return
+
+
+def _raw_rows(table: Table, config: RowConfig) -> tuple[list[str] | None, tuple[str, ...]]:
+    """The JSON of each row, where samples shall have it."""
+    if config.row_json is False:
+        return None, ()
+    is_json = table.path.lower().removesuffix(".gz").removesuffix(".zst").endswith((".jsonl", ".ndjson"))
+    if not is_json:
+        if config.row_json is None:
+            return None, ()
+        columns = [(name, table.typed(name)) for name in table.names]
+        rows = [
+            json.dumps({name: _plain(column.values[row]) for name, column in columns}, ensure_ascii=False)
+            for row in range(len(table))
+        ]
+        return rows, ("each sample gets its row as field json: asked for",)
+    rows = list(table.rows_raw())
+    if config.row_json:
+        return rows, ("each sample gets its row as field json: asked for",)
+    nested = next((at for at, row in enumerate(rows) if _is_nested(row)), None)
+    if nested is None:
+        return None, ()
+    return rows, (f"each sample gets its row as field json: rows hold lists or objects ({table.where(nested)})",)
+
+
+def _is_nested(row: str) -> bool:
+    return any(isinstance(value, list | dict) for value in json.loads(row).values())
+
+
+def _plain(value: object) -> object:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _columns_why(listed: Listed) -> list[str]:
+    """One sentence for all typed columns."""
+    if not listed.columns:
+        return []
+    shown = ", ".join(f"{column.name} ({column.kind})" for column in listed.columns[:12])
+    more = f" and {len(listed.columns) - 12} more" if len(listed.columns) > 12 else ""  # noqa: PLR2004 - those shown
+    return [f"columns: {shown}{more}"]

@@ -1,0 +1,243 @@
+"""Images made smaller while they are packed: only the fields that may be, and never a mask, a box or a class unasked.
+
+The rules: nothing is enlarged; the format stays (PNG never becomes JPEG); what no option changes keeps its very bytes, and so
+does a JPEG or WebP that was only to be re-encoded and would not get smaller; the original width and height become columns;
+a JPEG that is written gets a restart marker a row of blocks (ITU-T T.81, F.1.1.5.2), so that rows can be found in it.
+"""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from fastfeed.archive.shard import CLASS_FIELD
+from fastfeed.config import ImageConfig
+from fastfeed.errors import SourceAmbiguous, UsageError
+from fastfeed.media import is_image_field
+from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember, RowSource, Scalar
+
+_PROBED_ROWS = 16
+_HARMLESS = frozenset({CLASS_FIELD, "txt"})
+"""Fields that do not speak of pixels."""
+_LOSSY = frozenset({"JPEG", "WEBP"})
+_WIDTH, _HEIGHT = "original_width", "original_height"
+
+
+class NotReencoded(ValueError):
+    """An image that cannot be made smaller, and why."""
+
+
+class Reencoder:
+    """Makes images of samples smaller.
+
+    Args:
+        config: What is wanted.
+    """
+
+    def __init__(self, config: ImageConfig) -> None:
+        self.config = config
+
+    def versions(self) -> dict[str, object]:
+        """The encoders that decide bytes: another version may write others."""
+        import PIL  # noqa: PLC0415 - packing bytes needs no Pillow
+        from PIL import features  # noqa: PLC0415
+
+        names = ("jpg", "zlib", "webp")
+        return {"pillow": PIL.__version__, **{name: features.version(name) for name in names}}
+
+    def prove(self, fields: Sequence[str], where: str) -> None:
+        """Whether samples with these fields may be changed.
+
+        Raises:
+            SourceAmbiguous: Other fields may speak of pixels, and only_field does not say which images to change.
+            UsageError: only_field names what is no image or is not there.
+        """
+        images = [name for name in fields if is_image_field(name)]
+        wrong = [name for name in self.config.only_field if name not in images]
+        if wrong and fields:
+            msg = f"only_field names {', '.join(wrong)}, which {'is' if len(wrong) == 1 else 'are'} no image field here"
+            raise UsageError(msg, path=where, expected=f"among {', '.join(images) or 'none'}", got=", ".join(wrong))
+        if self.config.only_field:
+            return
+        others = [name for name in fields if name not in _HARMLESS and name not in images[:1]]
+        if len(images) > 1 or others:
+            named = ", ".join(others)
+            msg = f"samples hold {named} beside their image, which may be masks, boxes or other facts about its pixels"
+            hint = (
+                f"Say which images may change: --only-field {images[0] if images else 'jpg'}. Whatever speaks of pixels must "
+                f"then be scaled by you: the columns {_WIDTH} and {_HEIGHT} keep the sizes."
+            )
+            raise SourceAmbiguous(msg, path=where, hint=hint)
+
+    def apply(self, row: Row) -> Row:
+        """A sample with its images made smaller.
+
+        Raises:
+            SourceAmbiguous: As prove().
+            NotReencoded: An image that cannot be.
+        """
+        if not self.config.only_field:  # else a sample without that field is no fault
+            self.prove([member.field for member in row.members], "")
+        wanted = self.config.only_field or tuple(m.field for m in row.members if is_image_field(m.field))
+        members: list[RowMember] = []
+        scalars: dict[str, Scalar] = dict(row.scalars or {})
+        for member in row.members:
+            if member.field not in wanted:
+                members.append(member)
+                continue
+            data, width, height = self.image(member)
+            members.append(member._replace(data=data))
+            before = "" if len(wanted) == 1 else f"{member.field}."
+            scalars.update({before + _WIDTH: width, before + _HEIGHT: height})
+        return replace(row, members=tuple(members), scalars=scalars)
+
+    def image(self, member: RowMember) -> tuple[bytes, int, int]:
+        """Bytes of one image, and its width and height before.
+
+        Raises:
+            NotReencoded: It cannot be decoded or written.
+        """
+        from PIL import Image  # noqa: PLC0415 - packing bytes needs no Pillow
+
+        try:
+            with Image.open(io.BytesIO(member.data)) as image:
+                if getattr(image, "n_frames", 1) > 1:
+                    msg = f"{member.field} is animated, and re-encoding would keep one of its {image.n_frames} frames"  # type: ignore[attr-defined]
+                    raise NotReencoded(msg)
+                width, height = image.size
+                return self._changed(image, member.data), width, height
+        except NotReencoded:
+            raise
+        except Image.UnidentifiedImageError as error:
+            msg = f"{member.field} cannot be re-encoded: Pillow knows no image that begins with {member.data[:16]!r}"
+            raise NotReencoded(msg) from error
+        except Exception as error:  # a decoder may raise anything on broken bytes: the sample is named, its fault too
+            msg = f"{member.field} cannot be re-encoded ({type(error).__name__}: {error})"
+            raise NotReencoded(msg) from error
+
+    def _changed(self, image: Any, data: bytes) -> bytes:  # noqa: ANN401 - a PIL image
+        from PIL import ImageOps  # noqa: PLC0415
+
+        size = self._target(image.size)
+        kind: str = image.format
+        rotates = self.config.apply_exif and image.getexif().get(0x0112, 1) not in {0, 1}
+        recodes = self.config.quality is not None and kind in _LOSSY
+        if size == image.size and not rotates and not recodes:
+            return data
+        options = self._options(image, kind)
+        pixels = image
+        if rotates:
+            pixels = ImageOps.exif_transpose(image)
+            size = self._target(pixels.size)
+            options["exif"] = pixels.getexif().tobytes()
+        if size != pixels.size:
+            pixels = _resized(pixels, size)
+        out = io.BytesIO()
+        pixels.save(out, kind, **{name: value for name, value in options.items() if value is not None})
+        kept = size == image.size and not rotates and len(out.getvalue()) >= len(data)
+        return data if kept else out.getvalue()
+
+    def _target(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Width and height after: never larger than before."""
+        width, height = size
+        scale = 1.0
+        if self.config.max_side is not None:
+            scale = min(scale, self.config.max_side / max(size))
+        if self.config.resize_short is not None:
+            scale = min(scale, self.config.resize_short / min(size))
+        return max(1, round(width * scale)), max(1, round(height * scale))
+
+    def _options(self, image: Any, kind: str) -> dict[str, Any]:  # noqa: ANN401 - a PIL image
+        """Of the encoder: what the file said beside its pixels is kept."""
+        kept = {"exif": image.info.get("exif"), "icc_profile": image.info.get("icc_profile")}
+        quality = self.config.quality if self.config.quality is not None else 90
+        if kind == "JPEG":
+            from PIL import JpegImagePlugin  # noqa: PLC0415
+
+            sampling = JpegImagePlugin.get_sampling(image)
+            return {**kept, "quality": quality, "subsampling": max(sampling, 0), "restart_marker_rows": 1}
+        if kind == "WEBP":
+            return {**kept, "quality": quality}
+        if kind == "TIFF":
+            return {**kept, "compression": image.info.get("compression")}
+        return kept if kind == "PNG" else {}
+
+
+def _resized(image: Any, size: tuple[int, int]) -> Any:  # noqa: ANN401 - PIL images
+    """With Lanczos' filter; a palette or a bitmap, which cannot be filtered, as the colours that it stands for."""
+    from PIL import Image  # noqa: PLC0415
+
+    if image.mode == "P":
+        image = image.convert("RGBA" if "transparency" in image.info else "RGB")
+    elif image.mode == "1":
+        image = image.convert("L")
+    return image.resize(size, Image.Resampling.LANCZOS)
+
+
+class ReencodedRows:
+    """Rows whose images are made smaller.
+
+    Args:
+        inner: The rows as they are.
+        config: What is wanted.
+    """
+
+    def __init__(self, inner: RowSource, config: ImageConfig) -> None:
+        self.inner, self.config, self._reencoder = inner, config, Reencoder(config)
+
+    def facts(self) -> RowFacts:
+        """Of the rows, their size estimated from a few.
+
+        Raises:
+            SourceAmbiguous: Other fields may speak of pixels.
+        """
+        facts = self.inner.facts()
+        if facts.fields:
+            self._reencoder.prove(facts.fields, facts.layout)
+        numbers = sorted({at * (facts.count - 1) // max(1, _PROBED_ROWS - 1) for at in range(_PROBED_ROWS)})
+        before = after = 0
+        for number, row in zip(numbers, self.inner.rows(numbers), strict=True):
+            changed = self._one(number, row)
+            if isinstance(row, Row) and isinstance(changed, Row):
+                before += sum(len(member.data) for member in row.members)
+                after += sum(len(member.data) for member in changed.members)
+        share = after / before if before else 1.0
+        wanted = {name: value for name, value in asdict(self.config).items() if value not in {None, False, ()}}
+        told = ", ".join(f"{name} {value}" if value is not True else name for name, value in wanted.items())
+        return replace(
+            facts, source_bytes=int(facts.source_bytes * share), exact=False,
+            identity={**facts.identity, "encoders": self._reencoder.versions()},
+            extra_columns=self._columns(facts.fields),
+            why=(*facts.why, f"images are re-encoded ({told}): about {share:.0%} of their bytes stay"),
+        )  # fmt: skip
+
+    def _columns(self, fields: Sequence[str]) -> tuple[str, ...]:
+        images = self.config.only_field or tuple(name for name in fields if is_image_field(name))
+        return tuple(("" if len(images) == 1 else f"{name}.") + side for name in images for side in (_WIDTH, _HEIGHT))
+
+    def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
+        """Rows in order."""
+        for number, row in zip(numbers, self.inner.rows(numbers), strict=True):
+            yield self._one(number, row)
+
+    def _one(self, number: int, row: Row | RowFailed) -> Row | RowFailed:
+        if isinstance(row, RowFailed):
+            return row
+        try:
+            return self._reencoder.apply(row)
+        except (NotReencoded, SourceAmbiguous, UsageError) as error:
+            name = next((member.source for member in row.members if member.source), f"sample {number}")
+            return RowFailed(number, name, "unreadable", str(error))
+
+    def spec(self) -> Mapping[str, object] | None:
+        """With that of the rows in it."""
+        inner = self.inner.spec()
+        return None if inner is None else {"kind": "images", "inner": inner, "config": asdict(self.config)}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> "ReencodedRows":
+        """In a worker."""
+        from fastfeed.packer.rows.worker import rebuild  # noqa: PLC0415 - each needs the other
+
+        config = ImageConfig(**{**spec["config"], "only_field": tuple(spec["config"]["only_field"])})
+        return cls(rebuild(spec["inner"]), config)
