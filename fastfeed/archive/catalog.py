@@ -35,19 +35,33 @@ class Place:
 class Catalog(Protocol):
     """Samples by position: what they have, where it lies, and what to call them in an error."""
 
-    path: str
-    """What errors name."""
-    index: DatasetIndex
-    digest: str
-    """64 hex digits that change with anything that the set is made of."""
-    fields: tuple[str, ...]
-    """Sorted; the index's field numbers count in it. A class that is in the index alone is not among them."""
-    remedy: str
-    """What to do where bytes are not what they were."""
-    undecodable: str
-    """What to do where bytes are what they were, and no decoder takes them."""
-    classes: tuple[str, ...] | None
-    """Class names by number, None where they are not known."""
+    @property
+    def path(self) -> str:
+        """What errors name."""
+
+    @property
+    def index(self) -> DatasetIndex:
+        """The columns."""
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits that change with anything that the set is made of."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Sorted; the index's field numbers count in it. A class that is in the index alone is not among them."""
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Class names by number, None where they are not known."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do where bytes are not what they were."""
+
+    @property
+    def undecodable(self) -> str:
+        """What to do where bytes are what they were, and no decoder takes them."""
 
     def __len__(self) -> int:
         """How many samples."""

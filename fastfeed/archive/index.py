@@ -299,9 +299,7 @@ class DatasetIndex:
         if not start <= stop <= self.members:
             msg = "a sample's members lie outside the index"
             got = f"[{start}, {stop})"
-            raise IndexDamaged(
-                msg, path=self.path, sample=sample, expected=f"at most {self.members}", got=got, hint=self.hint
-            )
+            raise IndexDamaged(msg, path=self.path, sample=sample, expected=f"at most {self.members}", got=got, hint=self.hint)
         return range(start, stop)
 
     def member(self, row: int) -> Member:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import BinaryIO, NamedTuple, TypeVar
 
 import xxhash
@@ -29,7 +29,8 @@ PLAIN, GZIP, ZSTD = 0, 1, 2
 LOST = frozenset({"cut", "damaged", "dropped", "sparse", "stream", "unreadable"})
 """Kinds of findings that cost data; the others say what is no sample, or what readers differ about."""
 NOTED = frozenset({
-    "end-mark", "hidden", "joined", "large-frame", "link", "meta", "no-field", "open-end", "repeated-key", "shared-key", "special",
+    "end-mark", "hidden", "joined", "large-frame", "link", "meta", "no-field", "open-end", "repeated-key", "shared-key",
+    "special",
 })  # fmt: skip
 MAX_FINDINGS = 10_000
 """Of a kind that are told one by one; all are counted."""
@@ -155,14 +156,20 @@ class TarsIndex(DatasetIndex):
         VersionUnsupported: Of a later format.
     """
 
-    required = {
-        (SET, "facts"): BYTES, (TAR, "file"): BYTES, (TAR, "size"): "uint64", (TAR, "mtime_ns"): "int64", (TAR, "form"): "uint8",
-        (TAR, "bytes"): "uint64", (TAR, "dropped"): "uint64", (TAR, "samples"): STARTS, (FIELD, "name"): BYTES, (FINDING, "kind"): BYTES,
-        (FINDING, "tar"): "uint32", (FINDING, "start"): "uint64", (FINDING, "stop"): "uint64", (FINDING, "text"): BYTES,
-        (FRAME, "tar"): "uint32", (FRAME, "at"): "uint64", (FRAME, "start"): "uint64", (SAMPLE, "members"): STARTS,
-        (SAMPLE, "key"): BYTES, (MEMBER, "field"): "uint16", (MEMBER, "offset"): "uint64", (MEMBER, "size"): "uint64",
+    required: Mapping[tuple[str, str], str] = {
+        (SET, "facts"): BYTES, (TAR, "file"): BYTES, (TAR, "size"): "uint64", (TAR, "mtime_ns"): "int64",
+        (TAR, "form"): "uint8", (TAR, "bytes"): "uint64", (TAR, "dropped"): "uint64", (TAR, "samples"): STARTS,
+        (FIELD, "name"): BYTES, (FINDING, "kind"): BYTES, (FINDING, "tar"): "uint32", (FINDING, "start"): "uint64",
+        (FINDING, "stop"): "uint64", (FINDING, "text"): BYTES, (FRAME, "tar"): "uint32", (FRAME, "at"): "uint64",
+        (FRAME, "start"): "uint64", (SAMPLE, "members"): STARTS, (SAMPLE, "key"): BYTES, (MEMBER, "field"): "uint16",
+        (MEMBER, "offset"): "uint64", (MEMBER, "size"): "uint64",
     }  # fmt: skip
-    optional = {(SAMPLE, "label"): "int64", (SAMPLE, "some_label"): "int64", (MEMBER, "xxh3"): "uint64", (MEMBER, "name"): BYTES}
+    optional: Mapping[tuple[str, str], str] = {
+        (SAMPLE, "label"): "int64",
+        (SAMPLE, "some_label"): "int64",
+        (MEMBER, "xxh3"): "uint64",
+        (MEMBER, "name"): BYTES,
+    }
     hint = REBUILD
 
     def __init__(self, path: str) -> None:
@@ -210,17 +217,18 @@ class TarsIndex(DatasetIndex):
             raise IndexDamaged(msg, path=self.path, hint=self.hint)
         names = [os.fsdecode(raw) for raw in self.strings(TAR, "file")]
         numbers = [self.array(TAR, name).tolist() for name in ("size", "mtime_ns", "form", "bytes")]
-        counts = [stop - start for start, stop in zip(starts, starts[1:], strict=False)]
+        counts = [stop - start for start, stop in pairwise(starts)]
         rows = zip(names, *numbers, counts, self.array(TAR, "dropped").tolist(), strict=True)
         return [TarFile(*entry) for entry in rows]
 
     def findings(self) -> list[TarFinding]:
         """What was found in the tars, those that are told one by one."""
         kinds, texts = (self.strings(FINDING, name) for name in ("kind", "text"))
-        numbers = [self.array(FINDING, name).tolist() for name in ("tar", "start", "stop")]
+        owners, starts, stops = (self.array(FINDING, name).tolist() for name in ("tar", "start", "stop"))
+        rows = zip(kinds, owners, starts, stops, texts, strict=True)
         return [
-            TarFinding(kind.decode("ascii", "replace"), *where, os.fsdecode(text))
-            for kind, *where, text in zip(kinds, *numbers, texts, strict=True)
+            TarFinding(kind.decode("ascii", "replace"), owner, start, stop, os.fsdecode(text))
+            for kind, owner, start, stop, text in rows
         ]
 
 
@@ -238,7 +246,7 @@ class TarSet:
 
     remedy = "Restore the tar from a copy; where it was changed on purpose, index it again: fastfeed index."
     undecodable = "Leave its sample out with skip=, or mend the tar."
-    classes = None
+    classes: tuple[str, ...] | None = None
 
     def __init__(self, path: str, base: str) -> None:
         self.index = TarsIndex(path)
@@ -314,7 +322,9 @@ class TarSet:
                     wanted.setdefault(number, set()).add(source)
         for number, own in wanted.items():
             for position in range(self.firsts[number], self.firsts[number + 1]):
-                yield from ((position, source) for place in self.places(position) if (source := self.source_of(position, place)) in own)
+                yield from (
+                    (position, source) for place in self.places(position) if (source := self.source_of(position, place)) in own
+                )
 
     def label(self, position: int) -> int:
         """A sample's class number."""

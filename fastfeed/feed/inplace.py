@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from fastfeed.archive.catalog import Catalog
-from fastfeed.archive.tars import GZIP, LOST, TarSet
+from fastfeed.archive.tars import LOST, TarSet
 from fastfeed.errors import DatasetError, FastfeedWarning, SourceChanged
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.source.plain import PlainFiles
-from fastfeed.source.tarfiles import TarPaths, seek_points
-from fastfeed.source.tarindex import look_up, make
+from fastfeed.source.tarfiles import TarPaths
+from fastfeed.source.tarindex import look_up, make, store_of
 from fastfeed.store.files import FileReader
 from fastfeed.store.members import MemberReader, Reader
-from fastfeed.store.tars import TarStore
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import format_count
 
@@ -57,8 +56,7 @@ class TarDataset(PackedDataset):
 
     def _load(self) -> tuple[Catalog, Callable[[Catalog], Reader]]:
         tars = TarSet(self.index_path, self.path)
-        points = {entry.file: seek_points(self.index_path, self.path, entry) for entry in tars.tars if entry.form == GZIP}
-        return tars, lambda catalog: MemberReader(catalog, TarStore(tars, points))
+        return tars, lambda catalog: MemberReader(catalog, store_of(tars))
 
     def _no_classes(self) -> str:
         return "tars hold class numbers (.targets, where each sample has a cls), but no class names"
@@ -71,7 +69,8 @@ def _told(tars: TarSet) -> tuple[str, ...]:
         first = next((tars.told(finding) for finding in tars.index.findings() if finding.kind in LOST), "")
         samples = f"{format_count(tars.dropped, 'sample')} left out, " if tars.dropped else ""
         told.append(
-            f"these tars are damaged: {samples}{format_count(tars.lost, 'finding')}, the first: {first}. fastfeed index lists all"
+            f"these tars are damaged: {samples}{format_count(tars.lost, 'finding')}, the first: {first}. "
+            "fastfeed index lists all"
         )
     large = next((finding for finding in tars.index.findings() if finding.kind == "large-frame"), None)
     if large is not None:
@@ -84,7 +83,9 @@ def _told(tars: TarSet) -> tuple[str, ...]:
 class Recipe(Protocol):
     """How plain files became samples, so that a process that cannot map the columns can list the files again."""
 
-    root: str
+    @property
+    def root(self) -> str:
+        """The folder below which they lie."""
 
     def files(self) -> PlainFiles:
         """List the files and read them as samples."""

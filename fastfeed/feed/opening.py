@@ -8,7 +8,7 @@ from typing import Any
 from fastfeed.archive.dataset import datasets_in
 from fastfeed.archive.manifest import FOLDER
 from fastfeed.config import Group, Layout, PackConfig
-from fastfeed.errors import NotADataset, SourceAmbiguous, UsageError
+from fastfeed.errors import NotADataset, SourceAmbiguous
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.inplace import FileDataset, TarDataset
 from fastfeed.sample import printable
@@ -127,7 +127,9 @@ def _is_packed(folder: str) -> bool:
     if tars:
         name = min(tars)
         pattern = os.path.join(folder, "*" + next(end for end in SUFFIXES if name.lower().endswith(end)))
-        msg = f"this folder holds tars ({printable(name)}{' ...' if len(tars) > 1 else ''}), and no {FOLDER} folder with an index"
-        hint = f"Read them as they are: fastfeed.open({pattern!r}). If pack wrote them, copy {FOLDER} along (hidden: cp -r takes it)."
+        such = f"{printable(name)} ..." if len(tars) > 1 else printable(name)
+        msg = f"this folder holds tars ({such}), and no {FOLDER} folder with an index"
+        hint = f"Read them as they are: fastfeed.open({pattern!r}). "
+        hint += f"If pack wrote them, copy {FOLDER} along (it is hidden: cp -r takes it, * does not)."
         raise NotADataset(msg, path=folder, hint=hint)
     return False

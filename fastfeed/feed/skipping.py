@@ -43,10 +43,9 @@ def positions_to_skip(skip: Skip, catalog: Catalog) -> tuple[NDArray[np.int64], 
         if entries.match(None, os.fsdecode(key)) is not None:
             found.add(position)
     for entry in entries.entries:
-        numbered = entry.source is None and entry.key is None and entry.index is not None
-        if numbered and entry.dataset_digest == catalog.digest and 0 <= entry.index < len(catalog):  # type: ignore[operator]
-            if entries.match(None, None, (catalog.digest, entry.index)) is not None:  # type: ignore[arg-type]
-                found.add(entry.index)  # type: ignore[arg-type]
+        at = entry.index if entry.source is None and entry.key is None and entry.dataset_digest == catalog.digest else None
+        if at is not None and 0 <= at < len(catalog) and entries.match(None, None, (catalog.digest, at)) is not None:
+            found.add(at)
     return np.array(sorted(found), dtype=np.int64), _told(entries, len(found), catalog)
 
 

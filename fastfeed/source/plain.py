@@ -11,7 +11,7 @@ import os
 import tempfile
 import weakref
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import accumulate
 from typing import BinaryIO, TypeVar
@@ -23,7 +23,7 @@ from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex
 from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.archive.usercolumn import USER, UserColumn
 from fastfeed.disk import disk_error
-from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
+from fastfeed.errors import FastfeedError, SourceUnreadable
 from fastfeed.sample import printable
 from fastfeed.source.layout import Draft
 from fastfeed.source.names import KeyMaker
@@ -46,12 +46,12 @@ class PlainIndex(DatasetIndex):
         IndexDamaged: It is not there any more, or something else is.
     """
 
-    required = {
+    required: Mapping[tuple[str, str], str] = {
         (SET, "facts"): BYTES, (FIELD, "name"): BYTES, (CLASS, "name"): BYTES, (UNREADABLE, "source"): BYTES,
         (UNREADABLE, "why"): BYTES, (SAMPLE, "members"): STARTS, (SAMPLE, "key"): BYTES, (MEMBER, "field"): "uint16",
         (MEMBER, "size"): "uint64", (MEMBER, "mtime_ns"): "int64", (MEMBER, "source"): BYTES,
     }  # fmt: skip
-    optional = {(SAMPLE, "label"): "int64"}
+    optional: Mapping[tuple[str, str], str] = {(SAMPLE, "label"): "int64"}
     hint = "Open the folder again."
 
     def __init__(self, path: str) -> None:
@@ -104,7 +104,12 @@ def _write(file: BinaryIO, listing: Listing, draft: Draft, user: Sequence[UserCo
     maker = KeyMaker(draft.stems)
     room = 1 + max(map(len, {CLASS_FIELD, *fields}))
     keys = maker.keys(draft.stems, lambda at: paths[draft.files[draft.starts[at]]], room)
-    facts = {"layout": draft.layout, "imagefolder": draft.as_imagefolder, "classes": draft.classes is not None, "why": draft.why}
+    facts = {
+        "layout": draft.layout,
+        "imagefolder": draft.as_imagefolder,
+        "classes": draft.classes is not None,
+        "why": draft.why,
+    }
     listed = [
         ColumnData(SET, "facts", BYTES, _strings([json.dumps(facts).encode("ascii")])),
         ColumnData(FIELD, "name", BYTES, _strings([os.fsencode(name) for name in fields])),
@@ -227,7 +232,11 @@ class PlainFiles:
         items = self.unreadable()
         if not items:
             return
-        found = {source for position, source in self.members_with({os.fsencode(item.source) for item in items}) if position in skipped}
+        found = {
+            source
+            for position, source in self.members_with({os.fsencode(item.source) for item in items})
+            if position in skipped
+        }
         rest = [item for item in items if os.fsencode(item.source) not in found]
         if rest:
             shown = "; ".join(f"{printable(item.source)}: {item.why}" for item in rest[:_SHOWN])

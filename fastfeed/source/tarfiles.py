@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from fastfeed.archive import dataset, tars
 from fastfeed.archive.manifest import FOLDER
@@ -132,19 +133,14 @@ def _braces(pattern: str) -> list[str]:
         UsageError: More than ten million names.
     """
     parts = _BRACES.split(pattern)
-    choices: list[list[str]] = []
-    total = 1
-    for at, part in enumerate(parts):
-        numbers = _RANGE.fullmatch(part) if at % 2 else None
-        if numbers is not None:
-            first, last = int(numbers[1]), int(numbers[2])
-            total *= abs(last - first) + 1
-        if total > _MAX_NAMES:
-            msg = f"the braces name more than {_MAX_NAMES:,} files"
-            raise UsageError(msg, got=pattern)
-        if numbers is not None:
-            width, step = max(len(numbers[1]), len(numbers[2])) if _padded(numbers) else 1, 1 if last >= first else -1
-            choices.append([f"{number:0{width}d}" for number in range(first, last + step, step)])
+    ranges = [_RANGE.fullmatch(part) if at % 2 else None for at, part in enumerate(parts)]
+    if prod(abs(int(found[2]) - int(found[1])) + 1 for found in ranges if found) > _MAX_NAMES:
+        msg = f"the braces name more than {_MAX_NAMES:,} files"
+        raise UsageError(msg, got=pattern)
+    choices = []
+    for at, (part, found) in enumerate(zip(parts, ranges, strict=True)):
+        if found is not None:
+            choices.append(_numbers(found))
         elif at % 2:
             choices.append(part.split(",") if "," in part else ["{" + part + "}"])
         else:
@@ -152,8 +148,12 @@ def _braces(pattern: str) -> list[str]:
     return ["".join(chosen) for chosen in product(*choices)]
 
 
-def _padded(numbers: re.Match[str]) -> bool:
-    return any(len(text) > 1 and text.startswith("0") for text in numbers.groups())
+def _numbers(found: re.Match[str]) -> list[str]:
+    """Of "08..11": 08 09 10 11."""
+    first, last = int(found[1]), int(found[2])
+    padded = any(len(text) > 1 and text.startswith("0") for text in found.groups())
+    width, step = max(map(len, found.groups())) if padded else 1, 1 if last >= first else -1
+    return [f"{number:0{width}d}" for number in range(first, last + step, step)]
 
 
 def _refuse_packed(base: str, files: Sequence[str]) -> None:

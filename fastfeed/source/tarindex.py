@@ -10,17 +10,18 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fastfeed.archive.index import MEMBER, SAMPLE
 from fastfeed.archive.tars import GZIP, LOST, TarSet
 from fastfeed.disk import disk_error, publish, remove
-from fastfeed.errors import DatasetError, DestinationError, NotADataset, UsageError
+from fastfeed.errors import DatasetError, DestinationError, NotADataset
 from fastfeed.source.tarfiles import Patterns, TarPaths, find_tars, seek_points
 from fastfeed.source.tarrows import Indexed, Older, TarWalk, put_together
 from fastfeed.store.gzip_stream import write_seek_points
+from fastfeed.store.tars import TarStore
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import format_count
 
@@ -28,6 +29,8 @@ WALKERS = 16
 """Tars walked at once. A walk waits for its disk most of the time; where it does not, more make it no slower."""
 _POLL_SECONDS = 0.5
 _SHOWN = 20
+_PART = ".part"
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
 _UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
@@ -122,7 +125,11 @@ def look_up(paths: TarPaths, index_dir: str | None) -> tuple[TarSet | None, str]
         found = TarSet(path, paths.base)
     except DatasetError as error:
         return None, f"their index cannot be used ({error.message})"
-    changed = [entry.file for entry, facts in zip(found.tars, _facts(paths), strict=True) if facts != (entry.size_bytes, entry.mtime_ns)]
+    changed = [
+        entry.file
+        for entry, facts in zip(found.tars, _facts(paths), strict=True)
+        if facts != (entry.size_bytes, entry.mtime_ns)
+    ]
     if changed:
         return None, f"{format_count(len(changed), 'tar')} of them changed since they were indexed ({changed[0]})"
     return found, ""
@@ -151,13 +158,15 @@ def make(
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, exist_ok=True)
-        with _locked(folder):
+        with _locked(folder) as alone:
+            if alone:
+                _clear(folder)
             known, _ = look_up(paths, index_dir)
             if known is not None and (not checksums or known.index.has(MEMBER, "xxh3")):
                 return known, 0  # another process has made it while this one waited
             maker = _Maker(paths, path, checksums=checksums)
             data = put_together(maker.run(walkers, progress))
-            part = f"{path}.{secrets.token_hex(4)}.part"
+            part = _part(path)
             try:
                 publish(part, path, data.write)
             finally:
@@ -167,6 +176,17 @@ def make(
         raise _unwritable(error, folder, index_dir) from error
 
 
+def _part(target: str) -> str:
+    """A temporary name beside a file: two processes never have the same."""
+    return f"{target}.{secrets.token_hex(4)}{_PART}"
+
+
+def store_of(tars: TarSet) -> TarStore:
+    """What reads the tars of a set."""
+    behind_gzip = [entry for entry in tars.tars if entry.form == GZIP]
+    return TarStore(tars, {entry.file: seek_points(tars.index.path, tars.base, entry) for entry in behind_gzip})
+
+
 def _unwritable(error: OSError, folder: str, index_dir: str | None) -> DestinationError:
     if error.errno in _UNWRITABLE and index_dir is None:
         msg = f"the index cannot be written beside the tars: {error.strerror}"
@@ -174,17 +194,29 @@ def _unwritable(error: OSError, folder: str, index_dir: str | None) -> Destinati
     return disk_error(f"{error.filename or folder}: {error.strerror}", error.errno, folder)
 
 
+def _clear(folder: str) -> None:
+    """Remove what a process that was killed left half written."""
+    for name in os.listdir(folder):
+        if name.endswith(_PART):
+            remove(os.path.join(folder, name))
+
+
 @contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    """Hold the folder's lock. Where the file system knows none, two processes may make the same index: the last one stays."""
+def _locked(folder: str) -> Iterator[bool]:
+    """Hold the folder's lock, and tell whether there is one.
+
+    Where the file system knows no locks, two processes may make the same index: each makes all of it, and the last one stays.
+    """
     descriptor = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            alone = True
         except OSError as error:
-            if error.errno not in {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}:
+            if error.errno not in _NO_LOCKS:
                 raise
-        yield
+            alone = False
+        yield alone
     finally:
         os.close(descriptor)
 
@@ -226,7 +258,7 @@ class _Maker:
         if item.entry.form == GZIP and item.entry.samples:
             target = seek_points(self._index_path, self._paths.base, item.entry)
             if not os.path.exists(target):
-                part = f"{target}.{secrets.token_hex(4)}.part"
+                part = _part(target)
                 write_seek_points(os.path.join(self._paths.base, item.entry.file), part)
                 os.rename(part, target)
         return item
@@ -234,7 +266,7 @@ class _Maker:
     def _known(self, facts: Mapping[str, tuple[int, int]]) -> dict[str, Indexed]:
         """Rows of tars that have not changed since an older index in the folder was made, its own former self first."""
         folder = os.path.dirname(self._index_path)
-        names = sorted(name for name in os.listdir(folder) if name.startswith("tars-") and not name.endswith(".part"))
+        names = sorted(name for name in os.listdir(folder) if name.startswith("tars-") and not name.endswith(_PART))
         own = os.path.basename(self._index_path)
         found: dict[str, Indexed] = {}
         for name in sorted(names, key=lambda name: (name != own, name)):
@@ -261,17 +293,17 @@ class _Maker:
         return entry.form != GZIP or os.path.exists(seek_points(path, self._paths.base, entry))
 
 
-def _follow(futures: Sequence["object"], done_bytes: Callable[[], int], progress: Progress) -> None:
+def _follow(futures: Sequence[Future[Indexed]], done_bytes: Callable[[], int], progress: Progress) -> None:
     """Tell how far the walks are until all have ended, or one has failed."""
-    pending = set(futures)
+    pending: set[Future[Indexed]] = set(futures)
     told = 0
     while pending:
-        ended, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)  # type: ignore[assignment,type-var]
+        ended, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)
         now = done_bytes()
         progress.advance(len(ended), max(0, now - told))
         told = max(told, now)
         for future in ended:
-            future.result()  # type: ignore[attr-defined]
+            future.result()
 
 
 def result_of(tars: TarSet, walked: int = 0, seconds: float = 0.0) -> IndexResult:

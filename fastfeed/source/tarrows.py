@@ -11,7 +11,16 @@ from itertools import accumulate
 from fastfeed.archive.index import MEMBER, SAMPLE, repeated
 from fastfeed.archive.regular import open_regular
 from fastfeed.archive.tars import (
-    GZIP, MAX_FIELDS, MAX_FINDINGS, NO_LABEL, PLAIN, ZSTD, TarFile, TarFinding, TarsData, TarSet,
+    GZIP, LOST,
+    MAX_FIELDS,
+    MAX_FINDINGS,
+    NO_LABEL,
+    PLAIN,
+    ZSTD,
+    TarFile,
+    TarFinding,
+    TarsData,
+    TarSet,
 )  # fmt: skip
 from fastfeed.errors import SourceAmbiguous, SourceChanged, SourceUnreadable
 from fastfeed.sample import printable
@@ -207,13 +216,18 @@ def put_together(found: Sequence[Indexed]) -> TarsData:
 def _refuse_fields(fields: Sequence[str]) -> None:
     if len(fields) > MAX_FIELDS:
         msg = f"the members' names have {format_count(len(fields), 'different extension')}, such as {printable(fields[0])}"
-        hint = "A name's extension begins at its first dot: the names in these tars have dots elsewhere. Pack the extracted files."
+        hint = (
+            "A name's extension begins at its first dot: the names in these tars have dots elsewhere. Pack the extracted files."
+        )
         raise SourceAmbiguous(msg, expected=f"at most {MAX_FIELDS:,}", hint=hint)
 
 
 def _no_sample(found: Sequence[Indexed]) -> SourceUnreadable:
-    first = next((finding.text for item in found for finding in item.rows.findings), "they are empty")
-    msg = f"there is no sample in {format_count(len(found), 'tar')}, the first of which is {printable(found[0].entry.file)}: {first}"
+    told = [finding for item in found for finding in item.rows.findings]
+    told.sort(key=lambda finding: (finding.kind not in LOST, finding.kind != "no-field"))
+    first = told[0].text if told else "they are empty"
+    tars = f"{format_count(len(found), 'tar')}, the first of which is {printable(found[0].entry.file)}"
+    msg = f"there is no sample in {tars}: {first}"
     return SourceUnreadable(msg, hint="A sample's members are regular files with an extension.")
 
 

@@ -38,7 +38,7 @@ class Finding(NamedTuple):
     """Something in a tar that is no sample, or that readers differ about."""
 
     kind: str
-    """A word of archive/README.md §9.3."""
+    """A word of archive/README.md §9.4."""
     start: int
     """First byte of the tar that it is about."""
     stop: int
@@ -136,7 +136,8 @@ class Walk:
     def _go_on(self, kind: str, text: str, member: bytes = b"") -> bool:
         """Look for the next header that holds, and say what lies before it; whether there is one."""
         begin, self._pending = self._from, {}
-        found = self._next_header(self.at + BLOCK_BYTES)
+        passed = kind == "cut" and not self._blocks.seekable  # the stream has been read to its end
+        found = None if passed else self._next_header(self.at + BLOCK_BYTES)
         self.at = self._blocks.length() if found is None else found
         rest = "no header holds behind it" if found is None else f"the next header that holds is at byte {found}"
         self._find(kind, begin, max(begin, self.at), f"{text}; {rest}", member)
@@ -221,6 +222,7 @@ class Walk:
 
     def _end(self, rest: bytes) -> None:
         """The tar's end without an end mark before it."""
+        self.at = min(self.at, self._blocks.length())  # the padding of the last member may be missing
         begin, stop = (self._from if self._pending else self.at), self.at + len(rest)
         if rest.strip(b"\0"):
             self._find("cut", begin, stop, f"the tar ends within a header, of which there are {len(rest)} bytes")
@@ -239,6 +241,8 @@ class Walk:
         following = self._after_zeros(begin)
         if following is None:
             self.at = self._blocks.length()
+            if self._pending:
+                self._find("cut", self._from, begin, "the tar ends behind a header that is about the next member")
             return False
         zeros = following - begin
         if self._pending or not tarheader.holds(self._blocks.read(following, BLOCK_BYTES)):

@@ -46,8 +46,6 @@ class TarRows:
     findings: list[Finding] = field(default_factory=list)
     dropped: int = 0
     """Samples that are known to be lost or broken, and are left out."""
-    tar_bytes: int = 0
-    """Of the tar; of a compressed one when decompressed."""
 
 
 def key_and_extension(name: bytes) -> tuple[bytes, bytes]:
@@ -181,7 +179,9 @@ class Grouper:
     def _reorder(self, kept: list[int]) -> None:
         """Members of the samples that stay, sample by sample."""
         rows, staying = self._rows, set(kept)
-        order = sorted((row for row, sample in enumerate(self._sample_of) if sample in staying), key=self._sample_of.__getitem__)
+        order = sorted(
+            (row for row, sample in enumerate(self._sample_of) if sample in staying), key=self._sample_of.__getitem__
+        )
         for name in ("member_fields", "offsets", "sizes", "digests"):
             column = getattr(rows, name)
             setattr(rows, name, array("Q", [column[row] for row in order]))
@@ -200,9 +200,7 @@ class Grouper:
         else:
             usual = {self._masks[sample] for sample in everything if sample not in beside}
         broken = {
-            sample
-            for sample in beside
-            if self._rows.keys[sample] in self._lost or (usual and self._masks[sample] not in usual)
+            sample for sample in beside if self._rows.keys[sample] in self._lost or (usual and self._masks[sample] not in usual)
         }
         for sample in sorted(broken):
             self._drop(sample, usual)
@@ -213,9 +211,13 @@ class Grouper:
     def _drop(self, sample: int, usual: set[int]) -> None:
         rows, first = self._rows, self._firsts[sample]
         own, others = self._named(self._masks[sample]), " or ".join(sorted(map(self._named, usual))[:3])
-        text = f"sample {_shown(rows.keys[sample])} is left out: what is damaged beside it took members of it; it still has {own}"
+        text = (
+            f"sample {_shown(rows.keys[sample])} is left out: what is damaged beside it took members of it; it still has {own}"
+        )
         start = rows.offsets[first] - BLOCK_BYTES
-        finding = Finding("dropped", start, rows.offsets[first] + rows.sizes[first], text + (f", others have {others}" if others else ""))
+        finding = Finding(
+            "dropped", start, rows.offsets[first] + rows.sizes[first], text + (f", others have {others}" if others else "")
+        )
         rows.findings.append(finding)
 
     def _named(self, mask: int) -> str:

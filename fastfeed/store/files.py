@@ -19,8 +19,9 @@ class Listed(NamedTuple):
 class FileCatalog(Catalog, Protocol):
     """Samples that are made of plain files."""
 
-    root: str
-    """The folder below which they lie."""
+    @property
+    def root(self) -> str:
+        """The folder below which they lie."""
 
     def facts(self, place: Place) -> Listed:
         """What a file was when it was listed."""

@@ -8,6 +8,7 @@ import os
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from fastfeed.archive.regular import open_regular
 from fastfeed.optional import load
@@ -33,8 +34,7 @@ class Frames:
 
     def largest_bytes(self, tar_bytes: int) -> int:
         """Bytes of the tar in the largest frame: what a read at random decompresses at most."""
-        stops = [*self.starts[1:], tar_bytes]
-        return max((stop - start for start, stop in zip(self.starts, stops, strict=True)), default=0)
+        return max((stop - start for start, stop in pairwise([*self.starts, tar_bytes])), default=0)
 
 
 def is_skippable(head: bytes) -> bool:
@@ -63,26 +63,40 @@ def chunks(descriptor: int, at: int = 0, on_frame: Callable[[int], None] | None 
             raise StreamDamaged(msg)
         if on_frame is not None:
             on_frame(at)
-        at = yield from _frame(descriptor, at)
+        frame = _Frame(descriptor, at)
+        yield from frame.chunks()
+        at = frame.at
 
 
-def _frame(descriptor: int, at: int) -> Iterator[bytes]:  # gives where the next one begins
-    zstandard = load("zstandard", "zst", "a .tar.zst")
-    began, decoder = at, zstandard.ZstdDecompressor().decompressobj()
-    while not decoder.eof:
-        data = os.pread(descriptor, _STEP_BYTES, at)
-        if not data:
-            msg = f"the compressed file ends at byte {at}, within the Zstandard frame that begins at byte {began}"
-            raise StreamDamaged(msg)
-        try:
-            out = decoder.decompress(data)
-        except zstandard.ZstdError as error:
-            msg = f"the Zstandard frame at byte {began} of the compressed file is damaged near its byte {at - began} ({error})"
-            raise StreamDamaged(msg) from error
-        at += len(data) - len(decoder.unused_data)
-        if out:
-            yield out
-    return at  # noqa: B901 - what yield from gives
+class _Frame:
+    """One frame on its way through the decoder."""
+
+    def __init__(self, descriptor: int, at: int) -> None:
+        self._descriptor, self._began = descriptor, at
+        self.at = at
+        """How far the file has been used: behind the frame, once it is through."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its content."""
+        zstandard = load("zstandard", "zst", "a .tar.zst")
+        decoder = zstandard.ZstdDecompressor().decompressobj()
+        while not decoder.eof:
+            data = os.pread(self._descriptor, _STEP_BYTES, self.at)
+            if not data:
+                msg = (
+                    f"the compressed file ends at byte {self.at}, within the Zstandard frame that begins at byte {self._began}"
+                )
+                raise StreamDamaged(msg)
+            try:
+                out = decoder.decompress(data)
+            except zstandard.ZstdError as error:
+                msg = (
+                    f"the Zstandard frame at byte {self._began} of the compressed file is damaged near byte {self.at} ({error})"
+                )
+                raise StreamDamaged(msg) from error
+            self.at += len(data) - len(decoder.unused_data)
+            if out:
+                yield out
 
 
 class ZstdTar:
