@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
     from fastfeed.feed.opening import open
     from fastfeed.packer.job import pack
     from fastfeed.packer.result import PackResult
+    from fastfeed.packer.sidecars import SidecarsResult, write_sidecars
     from fastfeed.packer.unpack import UnpackResult, unpack
     from fastfeed.packer.verify import VerifyResult, verify
 
@@ -34,6 +35,7 @@ _HOMES = {
     "InfoResult": "archive.summary",
     "PackResult": "packer.result",
     "PackedDataset": "feed.dataset",
+    "SidecarsResult": "packer.sidecars",
     "SourceError": "errors",
     "UnpackResult": "packer.unpack",
     "UsageError": "errors",
@@ -44,6 +46,7 @@ _HOMES = {
     "pack": "packer.job",
     "unpack": "packer.unpack",
     "verify": "packer.verify",
+    "write_sidecars": "packer.sidecars",
 }
 
 __all__ = [
@@ -54,6 +57,7 @@ __all__ = [
     "InfoResult",
     "PackResult",
     "PackedDataset",
+    "SidecarsResult",
     "SourceError",
     "UnpackResult",
     "UsageError",
@@ -65,6 +69,7 @@ __all__ = [
     "pack",
     "unpack",
     "verify",
+    "write_sidecars",
 ]
 
 

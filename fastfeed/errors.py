@@ -19,6 +19,7 @@
         ManifestDamaged                     manifest.json or pack.json
         IndexDamaged                        the index: header, column table, or a row's bounds
         ShardDamaged                        a shard: missing, cut, or bytes that differ from their checksum
+        SidecarDamaged                      a file for another reader is missing, stale, or not what the index says
       InputsSkipped                    6    done, but some inputs were left out by --on-error skip
       WorkerDied                       7    a worker process was killed or crashed
       DecodeError                      8    the bytes are as packed, but no decoder takes them
@@ -168,6 +169,10 @@ class IndexDamaged(DatasetError):
 
 class ShardDamaged(DatasetError):
     """A shard is missing, cut, or its bytes differ from their checksum."""
+
+
+class SidecarDamaged(DatasetError):
+    """A file for another reader is missing, stale, or not what the index says; the dataset itself may be whole."""
 
 
 class InputsSkipped(FastfeedError):

@@ -100,11 +100,12 @@ def encode(record: Manifest | Group) -> bytes:
     """The canonical bytes, with their digest filled in."""
     body = asdict(record)
     del body["digest"]
-    digest = hashlib.sha256(_canonical(body)).hexdigest()
-    return _canonical({**body, "digest": digest})
+    digest = hashlib.sha256(canonical(body)).hexdigest()
+    return canonical({**body, "digest": digest})
 
 
-def _canonical(body: Mapping[str, object]) -> bytes:
+def canonical(body: Mapping[str, object]) -> bytes:
+    """Canonical JSON: README.md §5.1."""
     return (json.dumps(body, sort_keys=True, indent=1, allow_nan=False) + "\n").encode("ascii")
 
 
@@ -123,7 +124,7 @@ def decode(raw: bytes, path: str) -> Manifest | Group:
         body = json.loads(raw)
         version = body["version"]
         digest = body.pop("digest", None)
-        rest, whole = _canonical(body), _canonical({**body, "digest": digest})
+        rest, whole = canonical(body), canonical({**body, "digest": digest})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         msg = f"the manifest is not the JSON that it should be: {error}"
         raise ManifestDamaged(msg, path=path, hint=_RESTORE) from error

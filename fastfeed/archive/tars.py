@@ -1,4 +1,4 @@
-"""The index of tars that stay where they are, as somebody else wrote them. README.md §9 specifies it."""
+"""The index of tars that stay where they are, as somebody else wrote them. README.md §10 specifies it."""
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
 """What all commands share: --json, --quiet, --debug, the progress that fits them, and what to say after Ctrl-C."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,9 @@ import click
 from fastfeed.cli import render
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import parse_size
+
+READERS = ("dali", "energon", "hf", "wids")
+"""As fastfeed.archive.sidecars has them, which --help need not load."""
 
 
 @dataclass(slots=True)
@@ -50,6 +53,23 @@ class Size(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4
             return parse_size(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]
+    """Words joined by commas, each one of a list."""
+
+    name = "names"
+
+    def __init__(self, choices: Sequence[str]) -> None:
+        self.choices = tuple(choices)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:  # noqa: ANN401
+        """The words."""
+        words = tuple(word.strip() for word in value.split(",")) if isinstance(value, str) else tuple(value)
+        for word in words:
+            if word not in self.choices:
+                self.fail(f"{word!r} is none of {', '.join(self.choices)}", param, ctx)
+        return words
 
 
 def speaks(command: Callable[..., int]) -> Callable[..., int]:

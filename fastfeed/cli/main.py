@@ -40,7 +40,7 @@ def cli() -> None:
     """
 
 
-for _command in (demo.command, pack.command, verify.command, unpack.command, info.command, index.command):
+for _command in (demo.command, pack.command, verify.command, unpack.command, index.command, info.command):
     cli.add_command(_command)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastfeed.cli import render
-from fastfeed.cli.common import Output, Size, speaks
+from fastfeed.cli.common import READERS, Names, Output, Size, speaks
 from fastfeed.units import format_count
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ SKIPPED = 6
 @click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
               help="An unreadable file: stop, or leave its sample out, record it and exit with 6.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default the usable processors. The bytes are the same.")
+@click.option("--for", "readers", type=Names(READERS), metavar="READERS",
+              help="Write index files of other readers as well: dali,energon,hf,wids.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier pack wrote there.")
 @click.option(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from fastfeed.archive.summary import DatasetInfo, InfoResult
     from fastfeed.packer.result import PackResult
+    from fastfeed.packer.sidecars import SidecarsResult
     from fastfeed.packer.unpack import UnpackResult
     from fastfeed.packer.verify import VerifyResult
     from fastfeed.source.scan import LeftOut
@@ -169,6 +170,8 @@ def pack_result(result: "PackResult") -> None:
         say(f"{result.destination} is packed already, and source and options are the same: nothing to do.")
     else:
         _packed(result)
+    if result.sidecars is not None:
+        sidecars_result(result.sidecars)
 
 
 def _packed(result: "PackResult") -> None:
@@ -223,6 +226,15 @@ def unpack_result(result: "UnpackResult") -> None:
     kept = f" ({result.kept:,} of them by an interrupted run)" if result.kept else ""
     what = f"{format_count(result.files, 'file')}, {format_size(result.size_bytes)}, to {result.destination}"
     say(f"Unpacked {what} in {format_seconds(result.seconds)}{kept}. Every byte was checked.")
+
+
+def sidecars_result(result: "SidecarsResult") -> None:
+    """What index --for wrote."""
+    kept = f"; {format_count(len(result.kept), 'file')} there already" if result.kept else ""
+    wrote, whom = format_count(len(result.written), "file"), ", ".join(result.readers)
+    say(f"Wrote {wrote} for {whom} beside the shards of {result.path}, in {format_seconds(result.seconds)}{kept}.")
+    for note in result.notes:
+        say(f"Note: {printable(note)}")
 
 
 def info_result(result: "InfoResult") -> None:

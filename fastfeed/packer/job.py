@@ -3,12 +3,13 @@
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Unpack
 
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.manifest import FOLDER, WRITER, Manifest
+from fastfeed.archive.sidecars import prove_readers
 from fastfeed.config import (
     IMAGE_OPTIONS,
     ROW_OPTIONS,
@@ -32,12 +33,13 @@ from fastfeed.packer.compare import compare_job, compare_published, listed_left_
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
 from fastfeed.packer.result import DatasetResult, PackResult
-from fastfeed.packer.rows.choose import choose
+from fastfeed.packer.rows.choose import Chosen, choose
 from fastfeed.packer.rows.folder import Folder
 from fastfeed.packer.rows.images import ReencodedRows
 from fastfeed.packer.rows.job import RowJob, pack_rows
 from fastfeed.packer.rows.splits import pack_splits
 from fastfeed.packer.rows.stream import StreamJob, pack_stream
+from fastfeed.packer.sidecars import write_sidecars
 from fastfeed.packer.writing import Job, Writing, worker_count
 from fastfeed.sample import SkipList
 from fastfeed.source.scan import Listing, scan
@@ -58,6 +60,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     dry_run: bool = False,
     trust_scan: bool = False,
     anyway: bool = False,
+    readers: Sequence[str] = (),
     progress: Progress = QUIET,
     on_plan: Callable[[PackResult], None] | None = None,
     **options: Unpack[AllOptions],
@@ -76,6 +79,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         dry_run: Only plan.
         trust_scan: Continue with the kept scan and do not walk the folder again; each file is still checked when read.
         anyway: Pack even what is read fast as it is.
+        readers: Other readers (dali, energon, hf, wids) whose index files are written as well, as write_sidecars() does.
         progress: Hears how far it is.
         on_plan: Called with the plan (a record with dry_run set) before the first byte is written; not for an iterable.
         **options: Fields of fastfeed.config.PackConfig: shard_bytes (a number, or a text such as "256MiB"), shards,
@@ -93,38 +97,57 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         msg = "workers counts from 1"
         raise UsageError(msg, got=workers)
     prove_utf8()
-    given, root = dict(options), options.get("root")
+    given = dict(options)
     about_rows = {name: given.pop(name) for name in ROW_OPTIONS & set(given)}
-    given.pop("root", None)
+    root = given.pop("root", None)
     images = image_config({name: given.pop(name) for name in IMAGE_OPTIONS & set(given)})
     config, rows = pack_config(given), row_config(about_rows)
-    target = os.path.abspath(os.fsdecode(destination))
+    prove_readers(readers, compression=getattr(config, "compression", None))
     skip = SkipList.read(os.fsdecode(exclude)) if isinstance(exclude, str | os.PathLike) else exclude or SkipList()
-    chosen = choose(source, rows, root=None if root is None else os.fsdecode(root), anyway=anyway)
-    if chosen is None:
-        if about_rows or root is not None:
-            names = ", ".join(sorted(about_rows) or ["root"])
-            msg = f"{names} is for lists, tables and Python datasets, and the source is a folder of files"
-            raise UsageError(msg, path=os.fsdecode(source), got=names)
-        folder = Job(os.path.abspath(os.fsdecode(source)), target, config, skip, {}, workers, progress)
-        if images.changes:
-            return _pack_folder_changed(folder, images, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
-        return _pack_folder(folder, overwrite=overwrite, dry_run=dry_run, trust_scan=trust_scan, on_plan=on_plan)
+    chosen = choose(source, rows, root=None if root is None else os.fsdecode(root), anyway=anyway)  # type: ignore[arg-type]
+    if chosen is None and (about_rows or root is not None):
+        names = ", ".join(sorted(about_rows) or ["root"])
+        msg = f"{names} is for lists, tables and Python datasets, and the source is a folder of files"
+        raise UsageError(msg, path=os.fsdecode(source), got=names)
+    where = os.path.abspath(os.fsdecode(source)) if chosen is None else chosen.where
+    job = Job(where, os.path.abspath(os.fsdecode(destination)), config, skip, {}, workers, progress)
+    if chosen is None and not images.changes:
+        result = _pack_folder(job, overwrite=overwrite, dry_run=dry_run, trust_scan=trust_scan, on_plan=on_plan)
+    elif chosen is None:
+        result = _pack_folder_changed(job, images, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
+    else:
+        result = _pack_rows(job, chosen, rows, images, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
+    return result if dry_run else _with_sidecars(result, readers, progress)
+
+
+def _with_sidecars(result: PackResult, readers: Sequence[str], progress: Progress) -> PackResult:
+    """Last of all, for a dataset that is whole: a rerun after a kill in between finds it finished, and comes here again."""
+    if not readers:
+        return result
+    found = write_sidecars(result.destination, readers, progress=progress)
+    return replace(result, sidecars=found, seconds=result.seconds + found.seconds)
+
+
+def _pack_rows(  # noqa: PLR0913 - what was asked for
+    job: Job, chosen: Chosen, rows: RowConfig, images: ImageConfig, *, overwrite: bool, dry_run: bool,
+    on_plan: Callable[[PackResult], None] | None,
+) -> PackResult:  # fmt: skip
+    """What is no folder of files."""
     if chosen.rows is None:
         if dry_run:
             msg = "there is no plan for an iterable: nobody knows what comes"
             raise UsageError(msg, got=chosen.where, hint="Give a dataset with a length, or pack with limit= for a trial.")
         stream = StreamJob(
-            samples=chosen.samples or (), where=chosen.where, name=chosen.name, destination=target, config=config, rows=rows,
-            images=images, exclude=skip, progress=progress,
+            samples=chosen.samples or (), where=chosen.where, name=chosen.name, destination=job.destination, config=job.config,
+            rows=rows, images=images, exclude=job.exclude, progress=job.progress,
         )  # fmt: skip
         return pack_stream(stream, overwrite=overwrite)
-    changed = ReencodedRows(chosen.rows, images) if images.changes else chosen.rows
-    job = RowJob(
-        source=changed, where=chosen.where, name=chosen.name, destination=target, config=config, rows=rows,
-        images=images, exclude=skip, workers=workers, progress=progress,
+    rowjob = RowJob(
+        source=ReencodedRows(chosen.rows, images) if images.changes else chosen.rows, where=chosen.where, name=chosen.name,
+        destination=job.destination, config=job.config, rows=rows, images=images, exclude=job.exclude, workers=job.workers,
+        progress=job.progress,
     )  # fmt: skip
-    return pack_rows(job, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
+    return pack_rows(rowjob, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
 
 
 def _pack_folder_changed(

@@ -9,20 +9,22 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from fastfeed.archive.dataset import read_record
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group
 from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import shard_file
+from fastfeed.archive.sidecars import RECORD
 from fastfeed.disk import publish, remove, sync_folder
 from fastfeed.errors import DatasetError, DestinationBusy, DestinationError, DestinationOccupied, NotADataset
+from fastfeed.packer.sidecars import owned
 from fastfeed.source.scan import Listing
 
 _LOCK_WAIT_SECONDS = 2.0
 """A killed run's workers die within milliseconds; a run that lives longer than this is another run."""
-_OWNED = (MANIFEST, GROUP, INDEX, LEFT_OUT)
+_OWNED = (MANIFEST, GROUP, INDEX, LEFT_OUT, RECORD)
 
 
 class PlannedShard(Protocol):
@@ -188,6 +190,7 @@ class Journal:
             DestinationOccupied: It cannot be told what that is.
         """
         shards = self.owned_shards()
+        shards += self._owned_sidecars({self.destination, *map(os.path.dirname, shards)})
         self.write("clearing.json", {"shards": [os.path.relpath(path, self.destination) for path in shards]})
         folders = sorted({self.destination, *(os.path.dirname(path) for path in shards)}, reverse=True)
         for folder in folders:
@@ -203,6 +206,23 @@ class Journal:
         for folder in folders:
             _remove_if_empty(os.path.join(folder, FOLDER))
             _remove_if_empty(folder)
+
+    def _owned_sidecars(self, folders: Iterable[str]) -> list[str]:
+        """Files for other readers that belong to the old pack; those that somebody has edited since stay, with a note.
+
+        Raises:
+            DestinationOccupied: It cannot be told which they are.
+        """
+        found: list[str] = []
+        for folder in sorted(folders):
+            try:
+                ours, edited = owned(folder)
+            except DatasetError as error:
+                msg = f"it is not known which files are fastfeed's: {error}"
+                raise DestinationOccupied(msg, path=folder, hint="Mend that first, or remove the folder by hand.") from error
+            found += ours
+            self.notes += [f"{os.path.relpath(path, self.destination)} was edited, so it is left as it is" for path in edited]
+        return found
 
     def is_clearing(self) -> bool:
         """Whether a --overwrite was killed in its midst."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fastfeed.packer.sidecars import SidecarsResult
 from fastfeed.source.scan import LeftOut
 
 
@@ -47,4 +48,6 @@ class PackResult:
     dry_run: bool
     needs_bytes: int
     free_bytes: int
+    sidecars: SidecarsResult | None = None
+    """Files for other readers; None where none were asked for."""
     seconds: float

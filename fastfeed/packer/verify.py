@@ -21,15 +21,17 @@ from fastfeed.archive.index import MEMBER, SAMPLE
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group, OwnedFile, ShardEntry
 from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import CLASS_FIELD, check_header
+from fastfeed.archive.sidecars import RECORD
 from fastfeed.errors import FastfeedError, IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged, UsageError
 from fastfeed.machine import processors
 from fastfeed.packer.rules import damaged_columns, index_rules
+from fastfeed.packer.sidecars import sidecar_findings, vouched
 from fastfeed.trace import QUIET, Progress
 
 _CHUNK_BYTES = 4 << 20
 _MAX_FINDINGS = 100
 _RESTORE = "Restore it from a copy, or pack again."
-_OWN = {MANIFEST, INDEX, LEFT_OUT}
+_OWN = {MANIFEST, INDEX, LEFT_OUT, RECORD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Finding:
     """One broken promise."""
 
     kind: str
-    """Name of the error class: ShardDamaged, IndexDamaged, ManifestDamaged, NotADataset."""
+    """Name of the error class: ShardDamaged, IndexDamaged, ManifestDamaged, NotADataset, SidecarDamaged."""
     text: str
     """One readable paragraph."""
     path: str | None = None
@@ -101,6 +103,7 @@ def verify(path: str | os.PathLike[str], *, workers: int | None = None, progress
     checks = [_Dataset(folder, result) for folder in _datasets(result)]
     for check in checks:
         tasks += check.prepare()
+    tasks.append(lambda: result.findings.extend(map(Finding.of, sidecar_findings(result.path))))
     progress.start("verify", sum(check.samples for check in checks), sum(check.size_bytes for check in checks))
     stop = threading.Event()
     for check in checks:
@@ -151,7 +154,7 @@ def _splits(path: str, record: Group, result: VerifyResult) -> list[str]:
         if os.path.isdir(os.path.join(path, name, FOLDER)) and name not in record.splits:
             msg = f"folder {name} is packed, but does not belong to this group"
             result.findings.append(Finding.of(ManifestDamaged(msg, path=os.path.join(path, name), hint="Move it away.")))
-    _foreign_in_home(path, {GROUP}, result)
+    _foreign_in_home(path, {GROUP, RECORD}, result)
     return folders
 
 
@@ -193,7 +196,7 @@ class _Dataset:
         if self.archive is not None and not whole:
             for wrong in damaged_columns(self.archive):
                 self.found(wrong)
-        self._strangers({entry.file for entry in record.shards})
+        self._strangers({entry.file for entry in record.shards} | vouched(self.folder))
         _foreign_in_home(self.folder, _OWN, self.result)
         self.samples, self.size_bytes = record.samples, sum(entry.size_bytes for entry in record.shards)
         self.result.samples += record.samples

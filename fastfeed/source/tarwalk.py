@@ -38,7 +38,7 @@ class Finding(NamedTuple):
     """Something in a tar that is no sample, or that readers differ about."""
 
     kind: str
-    """A word of archive/README.md §9.4."""
+    """A word of archive/README.md §10.4."""
     start: int
     """First byte of the tar that it is about."""
     stop: int

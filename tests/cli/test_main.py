@@ -26,7 +26,7 @@ def test_help_lists_the_commands_and_the_exit_codes():
     text = done("--help")
     for name in cli.commands:
         assert re.search(rf"^  {name} +\S", text, re.MULTILINE), name
-    assert set(cli.commands) == {"demo", "info", "pack", "unpack", "verify"}
+    assert set(cli.commands) == {"demo", "index", "info", "pack", "unpack", "verify"}
     assert done("-h") == text
 
 
@@ -39,7 +39,7 @@ def test_every_exit_code_is_documented():
     assert _codes_of_the_tree() | {0, 130, 141, 143} == stated
 
 
-@pytest.mark.parametrize("name", ["demo", "info", "pack", "unpack", "verify"])
+@pytest.mark.parametrize("name", ["demo", "index", "info", "pack", "unpack", "verify"])
 def test_each_command_has_help_and_the_common_options(name: str):
     text = done(name, "--help")
     assert text.startswith(f"Usage: fastfeed {name} [OPTIONS]")

@@ -75,7 +75,7 @@ def test_the_same_tars_give_the_same_bytes(tmp_path: Path):
 
 
 def test_the_index_is_a_column_file(tmp_path: Path):
-    """[P6]: read by the words of §4 and §9.2 alone."""
+    """[P6]: read by the words of §4 and §10.2 alone."""
     three(tmp_path)
     write_tar(tmp_path / "1.tar", [*pairs(4, 4), ("x.TXT", b"1"), ("a", b"")])
     file = ColumnFile.parse(Path(index_tars(str(tmp_path / "*.tar"), checksums=True).path).read_bytes())

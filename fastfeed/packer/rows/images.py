@@ -97,7 +97,7 @@ class Reencoder:
         Raises:
             NotReencoded: It cannot be decoded or written.
         """
-        from PIL import Image  # noqa: PLC0415 - packing bytes needs no Pillow
+        from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - packing bytes needs no Pillow
 
         try:
             with Image.open(io.BytesIO(member.data)) as image:
@@ -108,7 +108,7 @@ class Reencoder:
                 return self._changed(image, member.data), width, height
         except NotReencoded:
             raise
-        except Image.UnidentifiedImageError as error:
+        except UnidentifiedImageError as error:
             msg = f"{member.field} cannot be re-encoded: Pillow knows no image that begins with {member.data[:16]!r}"
             raise NotReencoded(msg) from error
         except Exception as error:  # a decoder may raise anything on broken bytes: the sample is named, its fault too
