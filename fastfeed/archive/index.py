@@ -323,7 +323,7 @@ def column_names(index: DatasetIndex) -> list[str]:
     A column that this release does not know is not among them, nor are those that the user gave (DatasetIndex.user).
     """
     known = {name for table, name in (*index.required, *index.optional) if table in {SAMPLE, MEMBER} and index.has(table, name)}
-    return sorted(known - {"members", "field", "jpeg_rows"})
+    return sorted(known - {"members", "field", "jpeg_rows", "mtime_ns", "name", "some_label"})
 
 
 def repeated(keys: Sequence[bytes]) -> list[tuple[int, int]]:

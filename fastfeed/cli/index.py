@@ -23,9 +23,11 @@ _SHOWN = 5
 @click.option("--checksums", is_flag=True, help="Of tars: read every byte and keep checksums, so that later reads are checked.")
 @click.option("--for", "readers", type=Names(READERS), metavar="READERS",
               help="Of a packed dataset: whose index files to write: dali,energon,hf,wids.")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="With --for: replace files of those names that are not fastfeed's, or were edited.")
+@click.option(
+    "--overwrite", is_flag=True, help="With --for: replace files of those names that are not fastfeed's, or were edited."
+)
 @speaks
-def command(  # noqa: PLR0913 - the options of two uses
+def command(
     output: Output, *, paths: tuple[str, ...], index_dir: str | None, checksums: bool, readers: tuple[str, ...] | None, overwrite: bool
 ) -> int:  # fmt: skip
     """Make tars readable at random where they are, or write the index files of other readers.

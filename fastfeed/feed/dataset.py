@@ -93,6 +93,8 @@ class PackedDataset(Dataset[Any]):
         self._check_arguments()
         self.fields = tuple(name for name in self._known if name in self._wanted)
 
+    _made_anew = "the dataset was packed anew"
+
     def _load(self) -> tuple[Catalog, Callable[[Catalog], Reader]]:
         """What the samples are, and what makes a reader of them; by path, in every process anew."""
         return Archive(self.path), lambda catalog: MemberReader(catalog, LocalStore(self.path))
@@ -147,7 +149,7 @@ class PackedDataset(Dataset[Any]):
         self.__dict__.update(state)
         self._open()
         if self.digest != digest:
-            msg = "the dataset was packed anew since this object was made"
+            msg = f"{self._made_anew} since this object was made"
             raise ManifestDamaged(msg, path=self.path, expected=digest, got=self.digest, hint="Open it again.")
 
     # ------------------------------------------------------------------------------------------------ samples

@@ -1,13 +1,12 @@
 """Datasets that stand on what is there already: tars as somebody else wrote them, and plain files."""
 
 import os
-import warnings
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from fastfeed.archive.catalog import Catalog
 from fastfeed.archive.tars import LOST, TarSet
-from fastfeed.errors import DatasetError, FastfeedWarning, SourceChanged
+from fastfeed.errors import DatasetError, SourceChanged, warn
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.source.plain import PlainFiles
 from fastfeed.source.tarfiles import TarPaths
@@ -45,14 +44,13 @@ class TarDataset(PackedDataset):
         """The file with the index."""
         found, why = look_up(tars, index_dir)
         if found is None:
-            self._say(f"{format_count(len(tars.files), 'tar')} in {tars.base}: {why}; their headers are read now, "
+            warn(f"{format_count(len(tars.files), 'tar')} in {tars.base}: {why}; their headers are read now, "
                       f"and the index is kept in {os.path.dirname(self.index_path)}")  # fmt: skip
             found, _ = make(tars, index_dir, progress=progress)
         super().__init__(tars.base, *args, **options)
         self.notes += _told(found)
 
-    def _say(self, text: str) -> None:
-        warnings.warn(text, FastfeedWarning, stacklevel=4)
+    _made_anew = "the tars were indexed anew"
 
     def _load(self) -> tuple[Catalog, Callable[[Catalog], Reader]]:
         tars = TarSet(self.index_path, self.path)
@@ -76,7 +74,7 @@ def _told(tars: TarSet) -> tuple[str, ...]:
     if large is not None:
         told.append(f"{format_count(tars.found['large-frame'], 'tar')} cannot be read at random fast: {tars.told(large)}")
     for text in told:
-        warnings.warn(text, FastfeedWarning, stacklevel=5)
+        warn(text)
     return tuple(told)
 
 

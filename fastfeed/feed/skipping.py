@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import warnings
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastfeed.archive.catalog import Catalog, Place
 from fastfeed.archive.index import SAMPLE
-from fastfeed.errors import FastfeedError, FastfeedWarning, UsageError
+from fastfeed.errors import FastfeedError, UsageError, warn
 from fastfeed.sample import SkipList, printable
 from fastfeed.units import format_count
 
@@ -62,7 +61,7 @@ def _told(entries: SkipList, count: int, catalog: Catalog) -> tuple[str, ...]:
             raise UsageError(msg, path=catalog.path, expected=f"such as {such}", got=first, hint=hint)
         matches = "entry of the skip list matches", "entries of the skip list match"
         told.append(f"{format_count(len(missed), *matches)} no sample ({first})")
-        warnings.warn(told[-1], FastfeedWarning, stacklevel=4)
+        warn(told[-1])
     return tuple(told)
 
 

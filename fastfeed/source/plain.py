@@ -11,6 +11,7 @@ import os
 import tempfile
 import weakref
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import accumulate
@@ -104,12 +105,8 @@ def _write(file: BinaryIO, listing: Listing, draft: Draft, user: Sequence[UserCo
     maker = KeyMaker(draft.stems)
     room = 1 + max(map(len, {CLASS_FIELD, *fields}))
     keys = maker.keys(draft.stems, lambda at: paths[draft.files[draft.starts[at]]], room)
-    facts = {
-        "layout": draft.layout,
-        "imagefolder": draft.as_imagefolder,
-        "classes": draft.classes is not None,
-        "why": draft.why,
-    }
+    why = [*draft.why, *_left_out(listing, draft)]
+    facts = {"imagefolder": draft.as_imagefolder, "classes": draft.classes is not None, "why": why}
     listed = [
         ColumnData(SET, "facts", BYTES, _strings([json.dumps(facts).encode("ascii")])),
         ColumnData(FIELD, "name", BYTES, _strings([os.fsencode(name) for name in fields])),
@@ -131,6 +128,12 @@ def _write(file: BinaryIO, listing: Listing, draft: Draft, user: Sequence[UserCo
     rows = {SET: 1, FIELD: len(fields), CLASS: len(draft.classes or ()), UNREADABLE: len(listing.unreadable),
             SAMPLE: len(draft), MEMBER: len(draft.files)}  # fmt: skip
     columns.write(file, rows, listed)
+
+
+def _left_out(listing: Listing, draft: Draft) -> list[str]:
+    """What is in the folder and is no part of a sample, in one line."""
+    counts = Counter(item.kind for item in (*listing.left_out, *draft.left_out))
+    return [f"left out: {', '.join(f'{count:,} {kind}' for kind, count in sorted(counts.items()))}"] if counts else []
 
 
 def _strings(values: Sequence[bytes]) -> tuple[object, object]:

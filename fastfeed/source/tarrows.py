@@ -11,7 +11,8 @@ from itertools import accumulate
 from fastfeed.archive.index import MEMBER, SAMPLE, repeated
 from fastfeed.archive.regular import open_regular
 from fastfeed.archive.tars import (
-    GZIP, LOST,
+    GZIP,
+    LOST,
     MAX_FIELDS,
     MAX_FINDINGS,
     NO_LABEL,

@@ -85,7 +85,15 @@ def test_numbers(raw: bytes, value: int):
 
 @pytest.mark.parametrize(
     "raw",
-    [b"-0000001234\0", b"0o000001234\0", b"00000_01234\0", b"00000000089\0", b"\xff" * 12, b"0x12345\0\0\0\0\0", b"\x90" + b"\0" * 11],
+    [
+        b"-0000001234\0",
+        b"0o000001234\0",
+        b"00000_01234\0",
+        b"00000000089\0",
+        b"\xff" * 12,
+        b"0x12345\0\0\0\0\0",
+        b"\x90" + b"\0" * 11,
+    ],
 )
 def test_what_is_no_number_from_0(raw: bytes):
     """[P11]: int() would take some of these, and one is negative in base 256."""
@@ -122,7 +130,9 @@ def test_pax_records(values: dict[bytes, bytes]):
     assert pax_records(raw + b"\0" * 100) == values
 
 
-@pytest.mark.parametrize("raw", [b"0", b"x", b"6 a=\n", b"99 path=a\n", b"8 path=a\n", b"10 path=a.", b"0 path=a\n", b"-1 a=b\n", b"7 =ab\n"])
+@pytest.mark.parametrize(
+    "raw", [b"0", b"x", b"6 a=\n", b"99 path=a\n", b"8 path=a\n", b"10 path=a.", b"0 path=a\n", b"-1 a=b\n", b"7 =ab\n"]
+)
 def test_what_is_no_pax_record(raw: bytes):
     """Among them those with which CPython's tarfile once ran for ever: a length of 0, and a negative one."""
     with pytest.raises(BadHeader, match="the PAX record at byte 0 of its header is"):

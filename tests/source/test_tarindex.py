@@ -377,7 +377,9 @@ def test_a_random_tar_of_three_hundred_pieces_with_every_format(tmp_path: Path):
     for at, kind in enumerate((tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)):
         listed = []
         for number in range(100):
-            key = f"{'d' * chance.randrange(1, 60)}/{number:04d}" + ("" if kind == tarfile.USTAR_FORMAT else "\u00e9" * chance.randrange(80))
+            key = f"{'d' * chance.randrange(1, 60)}/{number:04d}" + (
+                "" if kind == tarfile.USTAR_FORMAT else "\u00e9" * chance.randrange(80)
+            )
             listed += [(f"{key}.{field}", chance.randbytes(chance.randrange(2000))) for field in ("jpg", "json", "cls")]
         write_tar(tmp_path / f"{at}.tar", listed, kind)
     result = index_tars(str(tmp_path / "*.tar"))

@@ -55,7 +55,9 @@ def by_tarfile(raw: bytes) -> list[tuple[bytes, int, int]]:
 
 # ------------------------------------------------------------------------------------------------ as tarfile
 NAMES = st.text(
-    st.characters(min_codepoint=1, max_codepoint=0x2FFF, exclude_characters="\0", exclude_categories=("Cs",)), min_size=1, max_size=150
+    st.characters(min_codepoint=1, max_codepoint=0x2FFF, exclude_characters="\0", exclude_categories=("Cs",)),
+    min_size=1,
+    max_size=150,
 ).filter(lambda name: not name.endswith("/") and name.strip("/"))
 KINDS = st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 
@@ -154,7 +156,12 @@ def test_sparse_members_are_unusable_and_what_follows_is_read(chunk_bytes: int |
     extension[504] = 1
     raw = with_checksum(old) + bytes(extension) + bytes(BLOCK) + b"d" * BLOCK
     records = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n28 GNU.sparse.name=real.bin\n"
-    raw += header("x", len(records), type=b"x") + records.ljust(BLOCK, b"\0") + header("GNUSparseFile.0/real.bin", 600) + b"d" * 1024
+    raw += (
+        header("x", len(records), type=b"x")
+        + records.ljust(BLOCK, b"\0")
+        + header("GNUSparseFile.0/real.bin", 600)
+        + b"d" * 1024
+    )
     found = walk(raw + tar_of([("a.txt", b"1")]), chunk_bytes=chunk_bytes)
     assert [(item.kind, item.start, item.stop, item.member) for item in findings(found)] == [
         ("sparse", 0, 4 * BLOCK, b"hole.bin"),
@@ -282,7 +289,9 @@ def test_what_is_behind_the_end_and_no_member():
     assert findings(found)[0].stop == len(raw) + 1500
 
 
-@pytest.mark.parametrize("raw", [b"<html>not found</html>" * 100, b"x", b"\x1f\x8b" + b"z" * 5000, b""], ids=["page", "one", "odd", "empty"])
+@pytest.mark.parametrize(
+    "raw", [b"<html>not found</html>" * 100, b"x", b"\x1f\x8b" + b"z" * 5000, b""], ids=["page", "one", "odd", "empty"]
+)
 def test_what_is_no_tar(raw: bytes):
     found = walk(raw)
     assert len(found) == 1

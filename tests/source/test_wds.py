@@ -96,7 +96,9 @@ def test_tars_that_webdataset_reads_are_read_as_it_reads_them(tmp_path_factory: 
     keys = data.draw(st.lists(st.text(st.sampled_from("ab/x_"), min_size=1, max_size=6), unique=True, max_size=6))
     listed = []
     for key in keys:
-        for extension in data.draw(st.lists(st.sampled_from(["jpg", "JSON", "seg.png", "cls", "txt"]), unique=True, max_size=4)):
+        for extension in data.draw(
+            st.lists(st.sampled_from(["jpg", "JSON", "seg.png", "cls", "txt"]), unique=True, max_size=4)
+        ):
             listed.append((f"{key}.{extension}", data.draw(st.binary(max_size=30))))
     listed = [(name, content) for name, content in listed if why_none(name.encode()) is None]
     path = write_tar(tmp_path_factory.mktemp("wds") / "a.tar", listed)
@@ -146,7 +148,15 @@ def test_names_that_are_not_utf_8(tmp_path: Path):
 
 def test_labels():
     assert list(rows_of(tar_of(pairs(12))).labels) == [number % 10 for number in range(12)]
-    odd = [("a.cls", b"7\n"), ("b.cls", b"-3"), ("c.cls", b"cat"), ("d.txt", b"1"), ("e.cls", b""), ("f.cls", b"1" * 30), ("f.txt", b"2")]
+    odd = [
+        ("a.cls", b"7\n"),
+        ("b.cls", b"-3"),
+        ("c.cls", b"cat"),
+        ("d.txt", b"1"),
+        ("e.cls", b""),
+        ("f.cls", b"1" * 30),
+        ("f.txt", b"2"),
+    ]
     assert list(rows_of(tar_of(odd)).labels) == [7, -3, NO_LABEL, NO_LABEL, NO_LABEL, NO_LABEL]
     apart = [("a.txt", b"1"), ("b.txt", b"2"), ("b.cls", b"5"), ("a.cls", b"4")]
     assert list(rows_of(tar_of(apart)).labels) == [4, 5]

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tarring import gzipped, pairs, tar_of, write_tar, zstandarded
+from tarring import gzipped, pairs, tar_of, zstandarded
 
 from fastfeed.archive.tars import TarSet
 from fastfeed.errors import ShardDamaged
@@ -79,7 +79,11 @@ def test_a_fork_and_its_parent_do_not_disturb_each_other(store: TarStore):
     store.read("b.tar", 0, 100), store.read("d.tar", 0, 100)
     child = os.fork()
     if not child:  # pragma: no cover - in the child
-        good = all(store.read(name, at, at + 500) == RAW[at : at + 500] for at in range(0, 200_000, 9000) for name in ("b.tar", "d.tar"))
+        good = all(
+            store.read(name, at, at + 500) == RAW[at : at + 500]
+            for at in range(0, 200_000, 9000)
+            for name in ("b.tar", "d.tar")
+        )
         os._exit(0 if good else 1)
     for at in range(200_000, 0, -9000):
         assert store.read("b.tar", at, at + 500) == RAW[at : at + 500]

@@ -55,8 +55,12 @@ def test_frames_are_found_on_the_way_through(tmp_path: Path, frame_bytes: int | 
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, len(RAW) + 10), st.integers(0, 5000)), max_size=6), st.sampled_from([None, 3000, 70_000]))
-def test_any_range_in_any_order(tmp_path_factory: pytest.TempPathFactory, ranges: list[tuple[int, int]], frame_bytes: int | None):
+@given(
+    st.lists(st.tuples(st.integers(0, len(RAW) + 10), st.integers(0, 5000)), max_size=6), st.sampled_from([None, 3000, 70_000])
+)
+def test_any_range_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, ranges: list[tuple[int, int]], frame_bytes: int | None
+):
     path = tmp_path_factory.mktemp("zst") / "x"
     path.write_bytes(zstandarded(RAW, frame_bytes))
     tar = ZstdTar(str(path), decompressed(path)[1])
@@ -85,9 +89,15 @@ def test_damage_is_told_with_its_place(tmp_path: Path):
     _, frames = decompressed(_written(path, whole))
     second = frames.ats[1]
     for raw, words in (
-        (whole[: second + 500], rf"the compressed file ends at byte {second + 500}, within the Zstandard frame that begins at byte {second}"),
+        (
+            whole[: second + 500],
+            rf"the compressed file ends at byte {second + 500}, within the Zstandard frame that begins at byte {second}",
+        ),
         (whole[:second] + b"rubbish" + whole[second:], rf"at byte {second} of the compressed file there is no Zstandard frame"),
-        (whole[: second + 30] + b"\xff" * 50 + whole[second + 80 :], rf"the Zstandard frame at byte {second} of the compressed file is damaged"),
+        (
+            whole[: second + 30] + b"\xff" * 50 + whole[second + 80 :],
+            rf"the Zstandard frame at byte {second} of the compressed file is damaged",
+        ),
     ):
         with pytest.raises(StreamDamaged, match=words):
             decompressed(_written(path, raw))
