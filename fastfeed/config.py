@@ -1,7 +1,8 @@
-"""Frozen configurations that prove themselves. Whatever reads the environment would stand here; nothing does yet."""
+"""Frozen configurations that prove themselves, and whatever is read from the environment."""
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -234,3 +235,14 @@ def image_config(options: Mapping[str, object]) -> ImageConfig:
         msg = "only_field says which images may change, and nothing says how"
         raise UsageError(msg, hint="Add max_side, resize_short, quality or apply_exif.")
     return config
+
+
+def cache_folders() -> list[str]:
+    """Where files that can be made again may be kept, the first choice first: the user's cache, then the temporary folder.
+
+    XDG_CACHE_HOME is as the XDG Base Directory Specification 0.8 has it: ~/.cache where it is not set or not absolute.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):
+        cache = os.path.join(os.path.expanduser("~"), ".cache")
+    return [os.path.join(cache, "fastfeed"), os.path.join(tempfile.gettempdir(), f"fastfeed-{os.getuid()}")]

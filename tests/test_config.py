@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from fastfeed.config import DEFAULT_SHARD_BYTES, PackConfig, PackOptions, pack_config, package_folder
+from fastfeed.config import DEFAULT_SHARD_BYTES, PackConfig, PackOptions, cache_folders, pack_config, package_folder
 from fastfeed.errors import UsageError
 
 
@@ -89,3 +89,18 @@ def test_the_folder_that_this_very_package_is_in():
     import fastfeed
 
     assert os.path.dirname(os.path.dirname(fastfeed.__file__)) == package_folder()
+
+
+def test_what_can_be_made_again_lies_in_the_users_cache_or_the_temporary_folder(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/scratch")
+    monkeypatch.setenv("HOME", "/home/me")
+    last = f"/scratch/fastfeed-{os.getuid()}"
+    for value, first in (
+        ("/cache", "/cache/fastfeed"),
+        ("relative", "/home/me/.cache/fastfeed"),
+        ("", "/home/me/.cache/fastfeed"),
+    ):
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        assert cache_folders() == [first, last]
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folders() == ["/home/me/.cache/fastfeed", last]

@@ -1,7 +1,6 @@
 """Datasets that stand on what is there already: tars as somebody else wrote them, and plain files."""
 
 import os
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from fastfeed.archive.catalog import Catalog
@@ -51,13 +50,11 @@ class TarDataset(PackedDataset):
         self.notes += _told(found)
 
     _made_anew = "the tars were indexed anew"
+    _no_classes = "tars hold class numbers (.targets, where each sample has a cls), but no class names"
 
-    def _load(self) -> tuple[Catalog, Callable[[Catalog], Reader]]:
+    def _load(self) -> tuple[Catalog, Reader]:
         tars = TarSet(self.index_path, self.path)
-        return tars, lambda catalog: MemberReader(catalog, store_of(tars))
-
-    def _no_classes(self) -> str:
-        return "tars hold class numbers (.targets, where each sample has a cls), but no class names"
+        return tars, MemberReader(tars, store_of(tars))
 
 
 def _told(tars: TarSet) -> tuple[str, ...]:
@@ -106,12 +103,14 @@ class FileDataset(PackedDataset):
         self.recipe = recipe
         self._files = recipe.files()
         super().__init__(recipe.root, *args, **options)
-        self._files.refuse_unreadable(frozenset(self.skipped.tolist()))
+        kept = set(self.positions.tolist()) if self._files.unreadable() else set()
+        self._files.refuse_unreadable(kept)
         self.notes += self._files.why
 
-    def _load(self) -> tuple[Catalog, Callable[[Catalog], Reader]]:
-        files = self._files
-        return files, lambda catalog: FileReader(files, catalog)
+    _no_classes = "these files have no classes: they do not lie in class folders"
+
+    def _load(self) -> tuple[Catalog, Reader]:
+        return self._files, FileReader(self._files)
 
     def __getstate__(self) -> dict[str, Any]:
         """Where the columns are, and how to make them anew: no column travels."""
@@ -130,6 +129,3 @@ class FileDataset(PackedDataset):
             raise SourceChanged(msg, path=files.root, expected=digest, got=files.digest, hint="Open them again.")
         self._files = files
         super().__setstate__(state)
-
-    def _no_classes(self) -> str:
-        return "these files have no classes: they do not lie in class folders"

@@ -1,32 +1,28 @@
 """A dataset without the samples that a skip list names: the positions of the others close up."""
 
-import hashlib
 import os
-from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
-from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfeed.archive.catalog import Catalog, Place
+from fastfeed.archive.catalog import Catalog
 from fastfeed.archive.index import SAMPLE
-from fastfeed.errors import FastfeedError, UsageError, warn
+from fastfeed.errors import UsageError, warn
 from fastfeed.sample import SkipList, printable
 from fastfeed.units import format_count
 
 Skip = str | os.PathLike[str] | SkipList
-NOTHING: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-NOTHING.flags.writeable = False
-_Error = TypeVar("_Error", bound=FastfeedError)
 
 
-def positions_to_skip(skip: Skip, catalog: Catalog) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """The positions that a skip list names, ascending, and what to say about it.
+def kept_positions(skip: Skip, catalog: Catalog) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """The positions that a skip list does not name, and what to say about it.
 
     Args:
         skip: The list, or the JSONL file that holds it.
         catalog: The samples.
+
+    Returns:
+        int64, ascending; and sentences: how many samples are left out, how many entries name none.
 
     Raises:
         UsageError: The list cannot be read, or it names no sample at all.
@@ -45,7 +41,8 @@ def positions_to_skip(skip: Skip, catalog: Catalog) -> tuple[NDArray[np.int64], 
         at = entry.index if entry.source is None and entry.key is None and entry.dataset_digest == catalog.digest else None
         if at is not None and 0 <= at < len(catalog) and entries.match(None, None, (catalog.digest, at)) is not None:
             found.add(at)
-    return np.array(sorted(found), dtype=np.int64), _told(entries, len(found), catalog)
+    told = _told(entries, len(found), catalog)
+    return np.delete(np.arange(len(catalog), dtype=np.int64), sorted(found)), told
 
 
 def _told(entries: SkipList, count: int, catalog: Catalog) -> tuple[str, ...]:
@@ -63,78 +60,3 @@ def _told(entries: SkipList, count: int, catalog: Catalog) -> tuple[str, ...]:
         told.append(f"{format_count(len(missed), *matches)} no sample ({first})")
         warn(told[-1])
     return tuple(told)
-
-
-def kept_of(values: NDArray[Any], skipped: NDArray[np.int64]) -> NDArray[Any]:
-    """Rows of samples without those that are skipped; read-only, a view where none is."""
-    if not len(skipped):
-        return values
-    kept = np.delete(values, skipped)
-    kept.flags.writeable = False
-    return kept
-
-
-class Skipped:
-    """A catalog without some of its samples. Memory does not grow with those that stay.
-
-    Args:
-        catalog: All samples.
-        skipped: Positions to leave out, ascending.
-    """
-
-    def __init__(self, catalog: Catalog, skipped: NDArray[np.int64]) -> None:
-        self._all = catalog
-        self._before = skipped - np.arange(len(skipped))
-        """For each skipped one, how many that stay stand before it: a position moves on by those not above it."""
-        self._skipped = skipped
-        self.path, self.index, self.fields, self.classes = catalog.path, catalog.index, catalog.fields, catalog.classes
-        self.remedy, self.undecodable = catalog.remedy, catalog.undecodable
-        self.digest = hashlib.sha256(catalog.digest.encode() + skipped.astype("<i8").tobytes()).hexdigest()
-
-    def __len__(self) -> int:
-        return len(self._all) - len(self._skipped)
-
-    def row(self, position: int) -> int:
-        """The position that a sample has among all."""
-        return position + int(self._before.searchsorted(position, side="right"))
-
-    def key(self, position: int) -> str:
-        """As the catalog's."""
-        return self._all.key(self.row(position))
-
-    def places(self, position: int) -> Iterator[Place]:
-        """As the catalog's."""
-        return self._all.places(self.row(position))
-
-    def source(self, position: int) -> bytes | None:
-        """As the catalog's."""
-        return self._all.source(self.row(position))
-
-    def source_of(self, position: int, place: Place) -> bytes:
-        """As the catalog's."""
-        return self._all.source_of(self.row(position), place)
-
-    def members_with(self, sources: AbstractSet[bytes]) -> Iterator[tuple[int, bytes]]:
-        """As the catalog's, by the positions that have closed up."""
-        for row, source in self._all.members_with(sources):
-            at = int(self._skipped.searchsorted(row))
-            if at == len(self._skipped) or self._skipped[at] != row:
-                yield row - at, source
-
-    def label(self, position: int) -> int:
-        """As the catalog's."""
-        return self._all.label(self.row(position))
-
-    def at(self, error: _Error, position: int, place: Place) -> _Error:
-        """As the catalog's; the sample's number is the one by which it was asked for."""
-        located = self._all.at(error, self.row(position), place)
-        located.sample = position
-        return located
-
-    def prove(self) -> None:
-        """As the catalog's."""
-        self._all.prove()
-
-    def parts(self) -> str:
-        """As the catalog's."""
-        return self._all.parts()

@@ -226,11 +226,14 @@ class PlainFiles:
         pairs = zip(*(self.index.strings(UNREADABLE, name) for name in ("source", "why")), strict=True)
         return [LeftOut(os.fsdecode(source), "unreadable", os.fsdecode(why)) for source, why in pairs]
 
-    def refuse_unreadable(self, skipped: AbstractSet[int]) -> None:
-        """Whether each file that cannot be read belongs to a sample that is skipped.
+    def refuse_unreadable(self, kept: AbstractSet[int]) -> None:
+        """Whether no file that cannot be read belongs to a sample that is kept.
+
+        Args:
+            kept: Positions.
 
         Raises:
-            SourceUnreadable: One does not.
+            SourceUnreadable: One does, or it is a folder, of which nobody knows what is in it.
         """
         items = self.unreadable()
         if not items:
@@ -238,7 +241,7 @@ class PlainFiles:
         found = {
             source
             for position, source in self.members_with({os.fsencode(item.source) for item in items})
-            if position in skipped
+            if position not in kept
         }
         rest = [item for item in items if os.fsencode(item.source) not in found]
         if rest:

@@ -32,11 +32,10 @@ class FileReader:
 
     Args:
         files: What they are.
-        catalog: What numbers the samples, where that is another: without those that are skipped.
     """
 
-    def __init__(self, files: FileCatalog, catalog: Catalog | None = None) -> None:
-        self.files, self.catalog = files, files if catalog is None else catalog
+    def __init__(self, files: FileCatalog) -> None:
+        self.files = files
 
     def read(self, position: int, place: Place) -> bytes:
         """One file.
@@ -83,7 +82,7 @@ class FileReader:
 
     def located(self, error: FastfeedError, position: int, place: Place) -> FastfeedError:
         """The same error, with its place filled in."""
-        return self.catalog.at(error, position, place)
+        return self.files.at(error, position, place)
 
 
 def _pread(descriptor: int, start: int, stop: int) -> bytes:

@@ -45,7 +45,7 @@ def test_cells_are_the_sequence_that_was_added(chunks: list[list[str]], data: st
         ),
         (["-0"], "int64", [0], "int64: all cells are whole numbers"),
         (["true", "False", "TRUE"], "bool", b"\1\0\1", "bool: all cells are true or false"),
-        (["true", ""], "text", ["true", ""], "text: true and false, but 1 are missing"),
+        (["true", "", "FALSE"], "float64", [1.0, math.nan, 0.0], "float64: true (1) and false (0), 1 missing (NaN)"),
         (["007", "8"], "text", ["007", "8"], "text: line 2 is '007'"),
         (["8", "007"], "text", ["8", "007"], "text: line 3 is '007'"),
         (["1", " 2"], "text", ["1", " 2"], "text: line 3 is ' 2'"),
