@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
         DecodeError,
         DestinationError,
         FastfeedError,
+        FastfeedWarning,
         SourceError,
         UsageError,
         WorkerDied,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
     from fastfeed.packer.sidecars import SidecarsResult, write_sidecars
     from fastfeed.packer.unpack import UnpackResult, unpack
     from fastfeed.packer.verify import VerifyResult, verify
+    from fastfeed.source.tarindex import IndexResult, index_tars
 
 __version__ = "0.1.0"
 
@@ -32,6 +34,8 @@ _HOMES = {
     "DecodeError": "errors",
     "DestinationError": "errors",
     "FastfeedError": "errors",
+    "FastfeedWarning": "errors",
+    "IndexResult": "source.tarindex",
     "InfoResult": "archive.summary",
     "PackResult": "packer.result",
     "PackedDataset": "feed.dataset",
@@ -41,6 +45,7 @@ _HOMES = {
     "UsageError": "errors",
     "VerifyResult": "packer.verify",
     "WorkerDied": "errors",
+    "index_tars": "source.tarindex",
     "info": "archive.summary",
     "open": "feed.opening",
     "pack": "packer.job",
@@ -54,6 +59,8 @@ __all__ = [
     "DecodeError",
     "DestinationError",
     "FastfeedError",
+    "FastfeedWarning",
+    "IndexResult",
     "InfoResult",
     "PackResult",
     "PackedDataset",
@@ -64,6 +71,7 @@ __all__ = [
     "VerifyResult",
     "WorkerDied",
     "__version__",
+    "index_tars",
     "info",
     "open",
     "pack",

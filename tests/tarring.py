@@ -91,6 +91,6 @@ def webdataset_reads(paths: Sequence[Path]) -> list[dict[str, object]]:
     found = []
     for path in paths:
         with path.open("rb") as stream:  # webdataset's own opener leaves files open
-            for sample in group_by_keys(tar_file_expander([{"url": str(path), "stream": stream}])):
-                found.append({name: value for name, value in sample.items() if name != "__url__"})
+            samples = group_by_keys(tar_file_expander([{"url": str(path), "stream": stream}]))
+            found += [{name: value for name, value in sample.items() if name != "__url__"} for sample in samples]
     return found

@@ -196,6 +196,9 @@ def read_record(path: str) -> Manifest | Group:
 
 
 def _nothing_there(path: str) -> NotADataset:
+    if path.lower().endswith((".tar", ".tar.gz", ".tgz", ".tar.zst")):
+        msg = f"{path} names tars, not a packed dataset"
+        return NotADataset(msg, hint=f"fastfeed index {path!r} says what is in them, and fastfeed.open({path!r}) reads them.")
     if not os.path.isdir(path):
         what = "is not a folder" if os.path.exists(path) else "does not exist"
         return NotADataset(f"{path} {what}", hint="Give the folder that fastfeed pack wrote.")
@@ -209,11 +212,9 @@ def _nothing_there(path: str) -> NotADataset:
     shards = [name for name in names if SHARD_NAME.fullmatch(name)]
     if shards:
         msg = f"here are shards ({shards[0]} ...) but no {FOLDER} folder with their index: it was not copied along"
-        return NotADataset(
-            msg,
-            path=path,
-            hint=f"Copy {FOLDER} from where they came from (hidden: cp -r and rsync -a take it, * does not).",
-        )
+        hint = f"Copy {FOLDER} from where they came from (hidden: cp -r and rsync -a take it, * does not). Or read them as "
+        hint += f"tars, without its checksums and class names: fastfeed.open({os.path.join(path, '*.tar')!r})."
+        return NotADataset(msg, path=path, hint=hint)
     below = [os.path.join(path, name) for name in names if os.path.isdir(os.path.join(path, name, FOLDER))]
     few = ", ".join(below[:3]) + (f" (and {len(below) - 3} more)" if len(below) > 3 else "")  # noqa: PLR2004 - those shown
     hint = f"Below it are {few}." if below else "Make one with: fastfeed pack SRC DST."

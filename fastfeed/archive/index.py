@@ -197,6 +197,8 @@ class MappedColumns:
 
     hint = _HINT
     """What to do where the file is damaged."""
+    gone = "Restore the .fastfeed folder from a copy, or pack again."
+    """What to do where the file cannot be opened."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -204,7 +206,7 @@ class MappedColumns:
             self.table, self._map = _map(path)
         except OSError as error:
             msg = f"the index cannot be opened: {error.strerror}"
-            raise IndexDamaged(msg, path=path, hint=self.hint) from error
+            raise IndexDamaged(msg, path=path, hint=self.gone) from error
         self.user: dict[str, UserKind] = {
             name.removeprefix(USER): KIND_OF[column.type]
             for (table, name), column in self.table.columns.items()
@@ -359,7 +361,7 @@ def column_names(index: DatasetIndex) -> list[str]:
     A column that this release does not know is not among them, nor are those that the user gave (DatasetIndex.user).
     """
     known = {name for table, name in (*index.required, *index.optional) if table in {SAMPLE, MEMBER} and index.has(table, name)}
-    return sorted(known - {"members", "field", "jpeg_rows", "mtime_ns", "name", "some_label"})
+    return sorted(known - {"members", "field", "jpeg_rows", "mtime_ns", "name", "path", "some_label"})
 
 
 def repeated(keys: Sequence[bytes]) -> list[tuple[int, int]]:

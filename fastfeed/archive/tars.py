@@ -170,7 +170,7 @@ class TarsIndex(DatasetIndex):
         (MEMBER, "xxh3"): "uint64",
         (MEMBER, "name"): BYTES,
     }
-    hint = REBUILD
+    hint = gone = REBUILD
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

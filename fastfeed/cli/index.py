@@ -28,8 +28,14 @@ _SHOWN = 5
 )
 @speaks
 def command(
-    output: Output, *, paths: tuple[str, ...], index_dir: str | None, checksums: bool, readers: tuple[str, ...] | None, overwrite: bool
-) -> int:  # fmt: skip
+    output: Output,
+    *,
+    paths: tuple[str, ...],
+    index_dir: str | None,
+    checksums: bool,
+    readers: tuple[str, ...] | None,
+    overwrite: bool,
+) -> int:
     """Make tars readable at random where they are, or write the index files of other readers.
 
     \b

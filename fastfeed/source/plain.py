@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import accumulate
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from fastfeed.archive import columns
 from fastfeed.archive.catalog import UNREAD, Place, source_of_sample
@@ -52,15 +52,17 @@ class PlainIndex(DatasetIndex):
         (UNREADABLE, "why"): BYTES, (SAMPLE, "members"): STARTS, (SAMPLE, "key"): BYTES, (MEMBER, "field"): "uint16",
         (MEMBER, "size"): "uint64", (MEMBER, "mtime_ns"): "int64", (MEMBER, "source"): BYTES,
     }  # fmt: skip
-    optional: Mapping[tuple[str, str], str] = {(SAMPLE, "label"): "int64"}
-    hint = "Open the folder again."
+    optional: Mapping[tuple[str, str], str] = {(SAMPLE, "label"): "int64", (MEMBER, "path"): BYTES}
+    hint = gone = "Open the folder again."
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.digest = hashlib.sha256(self._map[: self.table.data_start]).hexdigest()
 
 
-def write_index(root: str, listing: Listing, draft: Draft, user: Sequence[UserColumn] = ()) -> "PlainFiles":
+def write_index(
+    root: str, listing: Listing, draft: Draft, user: Sequence[UserColumn] = (), sources: Sequence[str] | None = None
+) -> "PlainFiles":
     """Put the samples of a draft into columns.
 
     Args:
@@ -68,6 +70,7 @@ def write_index(root: str, listing: Listing, draft: Draft, user: Sequence[UserCo
         listing: The files.
         draft: How they are read as samples.
         user: Columns that the user gave, a sample a row.
+        sources: What each file is called in skip lists and errors, where that is not its path (which may be absolute).
 
     Raises:
         SourceUnreadable: There is no sample.
@@ -79,7 +82,7 @@ def write_index(root: str, listing: Listing, draft: Draft, user: Sequence[UserCo
     descriptor, name = _temporary()
     try:
         with open(descriptor, "wb", closefd=False) as file:
-            _write(file, listing, draft, user)
+            columns.write(file, *_columns(listing, draft, user, listing.paths if sources is None else sources))
     except OSError as error:
         os.close(descriptor)
         raise disk_error(f"{name}: {error.strerror}", error.errno, os.path.dirname(name)) from error
@@ -98,7 +101,10 @@ def _temporary() -> tuple[int, str]:
     return descriptor, name
 
 
-def _write(file: BinaryIO, listing: Listing, draft: Draft, user: Sequence[UserColumn]) -> None:
+def _columns(
+    listing: Listing, draft: Draft, user: Sequence[UserColumn], sources: Sequence[str]
+) -> tuple[dict[str, int], list[ColumnData]]:
+    """Rows of each table, and all columns."""
     fields = sorted(set(draft.fields))
     numbers = {name: number for number, name in enumerate(fields)}
     paths = listing.paths
@@ -118,8 +124,10 @@ def _write(file: BinaryIO, listing: Listing, draft: Draft, user: Sequence[UserCo
         ColumnData(MEMBER, "size", "uint64", (array("Q", [listing.sizes[file] for file in draft.files]),)),
         ColumnData(MEMBER, "mtime_ns", "int64", (array("q", [listing.mtimes_ns[file] for file in draft.files]),)),
         ColumnData(SAMPLE, "key", BYTES, _strings([key.encode("ascii") for key in keys])),
-        ColumnData(MEMBER, "source", BYTES, _strings([os.fsencode(paths[file]) for file in draft.files])),
+        ColumnData(MEMBER, "source", BYTES, _strings([os.fsencode(sources[file]) for file in draft.files])),
     ]
+    if sources is not paths and sources != paths:
+        listed.append(ColumnData(MEMBER, "path", BYTES, _strings([os.fsencode(paths[file]) for file in draft.files])))
     if draft.classes is not None:
         listed.append(ColumnData(SAMPLE, "label", "int64", (draft.labels,), required=False))
     for column in user:
@@ -127,7 +135,7 @@ def _write(file: BinaryIO, listing: Listing, draft: Draft, user: Sequence[UserCo
         listed.append(ColumnData(SAMPLE, USER + column.name, kind, parts, required=False))
     rows = {SET: 1, FIELD: len(fields), CLASS: len(draft.classes or ()), UNREADABLE: len(listing.unreadable),
             SAMPLE: len(draft), MEMBER: len(draft.files)}  # fmt: skip
-    columns.write(file, rows, listed)
+    return rows, listed
 
 
 def _left_out(listing: Listing, draft: Draft) -> list[str]:
@@ -168,6 +176,7 @@ class PlainFiles:
         self.digest = self.index.digest
         self._mtimes = self.index.array(MEMBER, "mtime_ns")
         self._sources = self.index.strings(MEMBER, "source")
+        self._paths = self.index.strings(MEMBER, "path") if self.index.has(MEMBER, "path") else self._sources
 
     def __len__(self) -> int:
         return self.index.samples
@@ -185,7 +194,7 @@ class PlainFiles:
         """
         for row in self.index.member_rows(position):
             member = self.index.member(row)
-            yield Place(os.fsdecode(self._sources[row]), self.fields[member.field], 0, member.size, UNREAD, row)
+            yield Place(os.fsdecode(self._paths[row]), self.fields[member.field], 0, member.size, UNREAD, row)
 
     def facts(self, place: Place) -> Listed:
         """What a file was when it was listed."""
@@ -197,7 +206,8 @@ class PlainFiles:
 
     def source_of(self, position: int, place: Place) -> bytes:  # noqa: ARG002 - Catalog's signature
         """Path below the folder of a file."""
-        return os.fsencode(place.shard)
+        source: bytes = self._sources[place.row]
+        return source
 
     def members_with(self, sources: AbstractSet[bytes]) -> Iterator[tuple[int, bytes]]:
         """(position, path) of each file that has one of these paths."""
@@ -211,7 +221,8 @@ class PlainFiles:
     def at(self, error: _Error, position: int, place: Place) -> _Error:
         """The same error, with file, sample, key, source and byte range filled in."""
         error.path, error.sample, error.key = os.path.join(self.root, place.shard), position, self.key(position)
-        error.source, error.start, error.stop = place.shard, place.start, place.stop
+        error.source = os.fsdecode(self.source_of(position, place))
+        error.start, error.stop = place.start, place.stop
         return error
 
     def prove(self) -> None:
@@ -247,5 +258,5 @@ class PlainFiles:
         if rest:
             shown = "; ".join(f"{printable(item.source)}: {item.why}" for item in rest[:_SHOWN])
             more = f"; and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
-            msg = f"{format_count(len(rest), 'file')} of the folder cannot be read ({shown}{more})"
+            msg = f"{format_count(len(rest), 'file')} cannot be read ({shown}{more})"
             raise SourceUnreadable(msg, path=self.root, hint="Mend or remove them, or leave their samples out with skip=.")

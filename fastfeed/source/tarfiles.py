@@ -75,7 +75,7 @@ def find_tars(patterns: Patterns) -> TarPaths:
         NotADataset: Nothing is there.
         SourceUnreadable: Something that is no file.
     """
-    given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
+    given = [patterns] if isinstance(patterns, str | bytes | os.PathLike) else list(patterns)
     found = sorted({path for pattern in given for path in _expand(os.path.abspath(os.fsdecode(pattern)))})
     if not found:
         msg = "there is no tar: an empty list was given"

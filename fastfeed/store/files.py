@@ -74,7 +74,7 @@ class FileReader:
             raise self.located(SourceUnreadable(msg, hint=self.files.remedy), position, place) from error
         listed = self.files.facts(place)
         if (after.st_size, after.st_mtime_ns) != (listed.size_bytes, listed.mtime_ns):
-            msg = "a file has changed since the folder was listed"
+            msg = "a file has changed since it was listed"
             expected = f"{listed.size_bytes} bytes, modified at {listed.mtime_ns} ns"
             got = f"{after.st_size} bytes, modified at {after.st_mtime_ns} ns"
             raise self.located(SourceChanged(msg, expected=expected, got=got, hint=self.files.remedy), position, place)

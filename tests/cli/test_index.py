@@ -136,6 +136,14 @@ def test_many_findings_are_cut(tmp_path: Path):
     assert "- and 25 more" in text
 
 
+def test_other_commands_say_that_tars_are_no_packed_dataset(tmp_path: Path):
+    write_tar(tmp_path / "a.tar", pairs(1))
+    for command in (["info"], ["verify"], ["unpack", tmp_path / "out"]):
+        text = refused(command[0], tmp_path / "*.tar", *command[1:], code=9)
+        assert f"{tmp_path}/*.tar names tars, not a packed dataset" in text
+        assert f"fastfeed index '{tmp_path}/*.tar' says what is in them" in text
+
+
 def test_tars_that_are_not_there(tmp_path: Path):
     assert "no file matches" in refused("index", tmp_path / "*.tar", code=9)
     assert "this is a folder, not a tar" in refused("index", tmp_path, code=3)

@@ -1,6 +1,7 @@
 """fastfeed.open: what each name becomes, and what is said of names that become nothing."""
 
 import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from fastfeed.errors import FastfeedWarning, NotADataset, SourceAmbiguous, Sourc
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.inplace import FileDataset, TarDataset
 from fastfeed.feed.opening import FolderRecipe
+from fastfeed.sample import SkipEntry, SkipList
 
 
 def test_what_each_name_becomes(tmp_path: Path):
@@ -58,7 +60,7 @@ def test_nothing_there(tmp_path: Path):
     for name in ("notes.txt", "*.txt", "a-{0..3}"):
         (tmp_path / "notes.txt").write_text("")
         with pytest.raises(
-            NotADataset, match=r"is no folder, and names no tars.*names that end in \.tar, \.tar\.gz, \.tgz or \.tar\.zst"
+            NotADataset, match=r"is no folder, no table, and names no tars.*names that end in \.tar, \.tar\.gz, \.tgz or"
         ):
             fastfeed.open(str(tmp_path / name))
     (tmp_path / "empty").mkdir()
@@ -75,8 +77,12 @@ def test_a_folder_of_tars_is_opened_by_their_names(tmp_path: Path):
     source = make_photos(tmp_path / "src")
     packed(source, tmp_path / "packed")
     os.rename(tmp_path / "packed" / ".fastfeed", tmp_path / "lost")
-    with pytest.raises(NotADataset, match=r"If pack wrote them, copy \.fastfeed along \(it is hidden"):
+    with pytest.raises(NotADataset, match=r"Copy \.fastfeed from where they came from .*Or read them as tars") as caught:
         fastfeed.open(tmp_path / "packed")
+    assert f"fastfeed.open('{tmp_path}/packed/*.tar')" in str(caught.value)
+    with pytest.warns(FastfeedWarning):
+        again = fastfeed.open(tmp_path / "packed" / "*.tar")
+    assert (len(again), again.fields, again.targets.tolist()) == (6, ("cls", "jpg"), [0, 0, 0, 1, 1, 1])
 
 
 def test_folders_of_pack_that_are_not_whole_are_no_folders_of_files(tmp_path: Path):
@@ -123,7 +129,7 @@ def test_two_readings_are_named_as_arguments(tmp_path: Path):
 def test_how_a_folder_is_read(tmp_path: Path):
     source = make_captioned(tmp_path / "src", 2)
     (source / ".h.txt").write_text("hidden")
-    assert [len(fastfeed.open(source, **options)) for options in ({}, {"group": "none"}, {"hidden": True})] == [2, 4, 3]  # type: ignore[arg-type]
+    assert [len(fastfeed.open(source, **options)) for options in ({}, {"group": "none"}, {"hidden": True})] == [2, 4, 3]
     for options in ({"layout": "odd"}, {"group": "odd"}):
         with pytest.raises(UsageError, match="is one of auto,"):
             fastfeed.open(source, **options)  # type: ignore[arg-type]
@@ -135,3 +141,58 @@ def test_a_recipe_gives_the_same_files_each_time(tmp_path: Path):
     recipe = FolderRecipe(str(tmp_path))
     assert recipe.files().digest == recipe.files().digest
     assert recipe.files().classes == ("a",)
+
+
+# ------------------------------------------------------------------------------------------------ tables that name files
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Four photos in two parallel trees, a caption that is a column, a class."""
+    (tmp_path / "images").mkdir()
+    (tmp_path / "texts").mkdir()
+    rows = ["id,kind,score,caption"]
+    for number in range(4):
+        (tmp_path / "images" / f"{number}.jpg").write_bytes(encoded(photo(number)))
+        (tmp_path / "texts" / f"{number}.txt").write_text(f"text {number}")
+        rows.append(f"{number},{'dog' if number % 2 else 'cat'},{number / 2},a photo {number}")
+    (tmp_path / "list.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path / "list.csv"
+
+
+def test_a_table_is_opened_as_it_is_packed(table: Path, tmp_path: Path):
+    options = {"field": {"image": "images/{id}.jpg", "text": "texts/{id}.txt"}, "label": "kind"}
+    packed(table, tmp_path / "packed", **options)
+    ours, theirs = fastfeed.open(table, **options), fastfeed.open(tmp_path / "packed")  # type: ignore[arg-type]
+    assert type(ours) is FileDataset
+    assert (ours.classes, ours.targets.tolist(), ours.fields) == (theirs.classes, theirs.targets.tolist(), theirs.fields)
+    for position in range(4):
+        assert ours.identity(position) == theirs.identity(position)
+        mine, other = ours[position], theirs[position]
+        assert {**mine, "jpg": mine["jpg"].tobytes()} == {**other, "jpg": other["jpg"].tobytes()}
+    for name in ("id", "score", "caption"):
+        assert list(ours.column(name)) == list(theirs.column(name))
+    assert len(ours.where("score > 0.5")) == 2
+
+
+def test_a_table_elsewhere(table: Path, tmp_path: Path):
+    (tmp_path / "lists").mkdir()
+    rows = ["path", *(str(tmp_path / "images" / f"{number}.jpg") for number in range(2)), "images/2.jpg"]
+    (tmp_path / "lists" / "l.tsv").write_text("\n".join(rows) + "\n")
+    ours = fastfeed.open(tmp_path / "lists" / "l.tsv", root=tmp_path)
+    assert [ours.identity(position).source for position in range(3)] == [b"images/0.jpg", b"images/1.jpg", b"images/2.jpg"]
+    assert len(list(ours)) == 3
+    assert len(pickle.loads(pickle.dumps(ours))) == 3
+    assert len(fastfeed.open(tmp_path / "lists" / "l.tsv", root=tmp_path, skip=SkipList([SkipEntry(source="images/1.jpg")]))) == 2
+    (tmp_path / "images" / "1.jpg").write_bytes(b"")
+    with pytest.raises(fastfeed.SourceError, match=r"a file has changed since it was listed .*source 'images/1\.jpg'"):
+        list(ours)
+
+
+def test_tables_that_name_nothing(table: Path, tmp_path: Path):
+    with pytest.raises(SourceUnreadable, match="no column of the list names files below") as caught:
+        fastfeed.open(table)
+    assert "field= image=" in str(caught.value) and "--" not in str(caught.value)
+    (tmp_path / "images" / "2.jpg").unlink()
+    with pytest.raises(SourceUnreadable, match=r"1 file cannot be read \(images/2\.jpg: No such file"):
+        fastfeed.open(table, field={"image": "images/{id}.jpg"})
+    rest = fastfeed.open(table, field={"image": "images/{id}.jpg"}, skip=SkipList([SkipEntry(source="images/2.jpg")]))
+    assert len(rest) == 3

@@ -63,7 +63,7 @@ def test_samples_go_and_positions_close_up(place: str):
         rest[4]
     assert [target for _, target in rest] == [0, 0, 1, 1]
     assert "2 samples left out by the skip list" in rest.notes
-    assert "4 samples" in repr(rest)
+    assert "4 of 6 samples" in repr(rest)
 
 
 def test_a_file_with_the_list(place: str, tmp_path: Path):
@@ -120,6 +120,6 @@ def test_an_unreadable_file_can_be_skipped(tmp_path: Path):
     source = make_captioned(tmp_path / "src")
     (source / "001.txt").unlink()
     (source / "001.txt").symlink_to("nowhere")
-    with pytest.raises(fastfeed.SourceError, match=r"1 file of the folder cannot be read \(001\.txt"):
+    with pytest.raises(fastfeed.SourceError, match=r"1 file cannot be read \(001\.txt"):
         fastfeed.open(source)
     assert len(skipping(str(source), SkipEntry(source="001.jpg"))) == 3

@@ -37,8 +37,11 @@ def facts(catalog: PlainFiles | Archive, position: int) -> tuple[object, ...]:
 
 
 NAMES = st.lists(
-    st.tuples(st.sampled_from(["cat", "dog", "b c", "\u00e9"]), st.text(st.sampled_from("ab1.\u00e9 _"), min_size=1, max_size=6),
-              st.sampled_from([".jpg", ".PNG", ".txt", ".mask.png", ""])), min_size=1, max_size=8, unique=True,
+    st.tuples(
+        st.sampled_from(["cat", "dog", "b c", "\u00e9"]),
+        st.text(st.sampled_from("ab1.\u00e9 _"), min_size=1, max_size=6),
+        st.sampled_from([".jpg", ".PNG", ".txt", ".mask.png", ""]),
+    ), min_size=1, max_size=8, unique=True,
 )  # fmt: skip
 
 
@@ -143,7 +146,7 @@ def test_memory_does_not_grow_with_the_files(tmp_path: Path):
     files = write_index(str(tmp_path), listing, read_layout(listing, PackConfig())[0])
     del listing
     gc.collect()
-    mine = [item for item in gc.get_objects() if isinstance(item, list | dict | tuple) and len(item) >= count]
+    mine = [item for item in gc.get_objects() if type(item) in {list, dict, tuple} and len(item) >= count]
     assert not mine
     assert files.key(count - 1) == "00099999"
 
@@ -167,7 +170,7 @@ def test_unreadable_files_must_be_skipped(tmp_path: Path):
     files.refuse_unreadable({0, 2, 3})
     for kept in ({0, 1, 2, 3}, {1}):
         with pytest.raises(
-            SourceUnreadable, match=r"1 file of the folder cannot be read \(001\.txt: a link that leads nowhere\).*skip="
+            SourceUnreadable, match=r"1 file cannot be read \(001\.txt: a link that leads nowhere\).*skip="
         ):
             files.refuse_unreadable(kept)
 

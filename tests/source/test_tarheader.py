@@ -1,6 +1,7 @@
 """Header blocks of other writers: what they say, and everything that is none."""
 
 import tarfile
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -48,13 +49,12 @@ def test_each_flipped_bit_is_found(bit: int):
     """[P11]: but in bytes that say nothing, such as the second blank of the checksum."""
     block = bytearray(header("some/name.jpg", 4321))
     block[bit // 8] ^= 1 << bit % 8
-    try:
-        found = parse(bytes(block))
-    except BadHeader as error:
-        assert "checksum" in str(error) or "no number" in str(error)
+    if 154 <= bit // 8 < 156:  # behind the six digits: whatever ends a number will do
+        with suppress(BadHeader):
+            assert parse(bytes(block)) == Header(b"some/name.jpg", 4321, b"0")
     else:
-        assert found == Header(b"some/name.jpg", 4321, b"0")
-        assert 154 <= bit // 8 < 156
+        with pytest.raises(BadHeader, match="checksum"):
+            parse(bytes(block))
 
 
 def test_checksums_as_signed_bytes_hold():

@@ -276,7 +276,7 @@ def test_a_process_that_is_killed_leaves_nothing_that_counts(tmp_path: Path):
         write_tar(tmp_path / f"{number}.tar", pairs(5000, 5000 * number))
     code = "import sys\nfrom fastfeed.source.tarindex import index_tars\nindex_tars(sys.argv[1])\n"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "*.tar")], cwd=ROOT) as process:
-        wait_for(lambda: (tmp_path / ".fastfeed-index" / "lock").exists(), "the lock")
+        wait_for((tmp_path / ".fastfeed-index" / "lock").exists, "the lock")
         process.kill()
     assert [name for name in index_files(tmp_path) if name.startswith("tars-") and not name.endswith(".part")] == []
     (tmp_path / ".fastfeed-index" / "tars-0123.00.part").write_bytes(b"half")
@@ -349,12 +349,13 @@ def test_real_and_hostile_archives_as_expected(tmp_path: Path):
     refused = damaged = 0
     for row in rows:
         path = base / row["path"]
-        try:
-            item = TarWalk(str(path.parent), path.name, checksums=False).run()
-        except SourceUnreadable as error:
-            assert "is compressed with bzip2, which cannot be read in place" in str(error)
+        walk = TarWalk(str(path.parent), path.name, checksums=False)
+        if path.read_bytes().startswith(b"BZh"):
+            with pytest.raises(SourceUnreadable, match="is compressed with bzip2, which cannot be read in place"):
+                walk.run()
             refused += 1
             continue
+        item = walk.run()
         found = Counter(finding.kind for finding in item.rows.findings)
         damaged += any(found[kind] for kind in LOST)
         if row["path"].endswith(".tar.pzstd"):  # frames behind one that is skipped: tarfile knows no Zstandard, but this does

@@ -55,7 +55,7 @@ def by_tarfile(raw: bytes) -> list[tuple[bytes, int, int]]:
 
 # ------------------------------------------------------------------------------------------------ as tarfile
 NAMES = st.text(
-    st.characters(min_codepoint=1, max_codepoint=0x2FFF, exclude_characters="\0", exclude_categories=("Cs",)),
+    st.characters(min_codepoint=1, max_codepoint=0x2FFF, exclude_characters="\0", exclude_categories=["Cs"]),
     min_size=1,
     max_size=150,
 ).filter(lambda name: not name.endswith("/") and name.strip("/"))

@@ -60,7 +60,7 @@ def test_a_file_that_is_not_what_was_listed(reader: FileReader, what: str):
     path = Path(reader.files.root) / "001.jpg"
     change(path, what)
     place = next(reader.files.places(1))
-    with pytest.raises(SourceChanged, match="a file has changed since the folder was listed") as caught:
+    with pytest.raises(SourceChanged, match="a file has changed since it was listed") as caught:
         reader.read(1, place)
     error = caught.value
     assert (error.path, error.sample, error.key, error.source) == (str(path), 1, "001", "001.jpg")

@@ -67,9 +67,9 @@ def test_damage_is_told_with_its_place(tmp_path: Path):
 
 def test_seek_points_of_another_file_do_not_fit(tmp_path: Path, pair: tuple[str, str]):
     other = written(tmp_path / "other", gzipped(b"something else"))
-    with pytest.raises(StreamDamaged, match="the seek points in .* do not fit"):
+    with pytest.raises(StreamDamaged, match=r"the seek points in .* do not fit"):
         GzipTar(str(other), pair[1])
-    with pytest.raises(StreamDamaged, match="the seek points in .* do not fit"):
+    with pytest.raises(StreamDamaged, match=r"the seek points in .* do not fit"):
         GzipTar(pair[0], str(written(tmp_path / "points", b"none")))
     with pytest.raises(FileNotFoundError):
         GzipTar(pair[0], str(tmp_path / "none"))
