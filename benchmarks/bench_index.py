@@ -149,7 +149,12 @@ def main() -> int:
     if args.child is not None:
         child(args.child)
         return 0
-    record: Record = {"machine": machine_facts(), "members": args.members, "runs": {name: [] for name in CONTENDERS}, "opened": []}
+    record: Record = {
+        "machine": machine_facts(),
+        "members": args.members,
+        "runs": {name: [] for name in CONTENDERS},
+        "opened": [],
+    }
     with tempfile.TemporaryDirectory(prefix="fastfeed-bench-", dir=args.out) as name:
         folder = Path(name)
         make_tars(folder, args.members)

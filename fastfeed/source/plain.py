@@ -61,7 +61,7 @@ class PlainIndex(DatasetIndex):
 
 
 def write_index(
-    root: str, listing: Listing, draft: Draft, user: Sequence[UserColumn] = (), sources: Sequence[str] | None = None
+    root: str, listing: Listing, draft: Draft, *, user: Sequence[UserColumn] = (), sources: Sequence[str] | None = None
 ) -> "PlainFiles":
     """Put the samples of a draft into columns.
 

@@ -181,7 +181,9 @@ def test_a_table_elsewhere(table: Path, tmp_path: Path):
     assert [ours.identity(position).source for position in range(3)] == [b"images/0.jpg", b"images/1.jpg", b"images/2.jpg"]
     assert len(list(ours)) == 3
     assert len(pickle.loads(pickle.dumps(ours))) == 3
-    assert len(fastfeed.open(tmp_path / "lists" / "l.tsv", root=tmp_path, skip=SkipList([SkipEntry(source="images/1.jpg")]))) == 2
+    assert (
+        len(fastfeed.open(tmp_path / "lists" / "l.tsv", root=tmp_path, skip=SkipList([SkipEntry(source="images/1.jpg")]))) == 2
+    )
     (tmp_path / "images" / "1.jpg").write_bytes(b"")
     with pytest.raises(fastfeed.SourceError, match=r"a file has changed since it was listed .*source 'images/1\.jpg'"):
         list(ours)

@@ -156,7 +156,7 @@ def test_columns_of_the_user(tmp_path: Path):
     source = make_captioned(tmp_path / "src")
     listing = scan(str(source))
     user = [UserColumn("score", "float64", array("d", [0.5, 1, 2, 3])), UserColumn("caption", "text", ["a", "b", "", "\u00e9"])]
-    files = write_index(str(source), listing, read_layout(listing, PackConfig())[0], user)
+    files = write_index(str(source), listing, read_layout(listing, PackConfig())[0], user=user)
     assert files.index.user == {"score": "float64", "caption": "text"}
     assert list(files.index.user_column("caption")) == ["a", "b", "", "\u00e9"]
 
@@ -169,9 +169,7 @@ def test_unreadable_files_must_be_skipped(tmp_path: Path):
     assert [(item.source, item.why) for item in files.unreadable()] == [("001.txt", "a link that leads nowhere")]
     files.refuse_unreadable({0, 2, 3})
     for kept in ({0, 1, 2, 3}, {1}):
-        with pytest.raises(
-            SourceUnreadable, match=r"1 file cannot be read \(001\.txt: a link that leads nowhere\).*skip="
-        ):
+        with pytest.raises(SourceUnreadable, match=r"1 file cannot be read \(001\.txt: a link that leads nowhere\).*skip="):
             files.refuse_unreadable(kept)
 
 
