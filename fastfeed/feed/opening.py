@@ -85,7 +85,7 @@ class ListRecipe:
         if listed.missing:
             listed.draft.why.append(f"{format_count(len(listed.missing), 'row')} of the list name no file")
         sources = [source_path(path, listed.root) for path in listed.listing.paths]
-        return write_index(listed.root, listed.listing, listed.draft, listed.columns, sources)
+        return write_index(listed.root, listed.listing, listed.draft, user=listed.columns, sources=sources)
 
 
 def _in_python(hint: str | None) -> str | None:

@@ -60,8 +60,8 @@ class PlainIndex(DatasetIndex):
         self.digest = hashlib.sha256(self._map[: self.table.data_start]).hexdigest()
 
 
-def write_index(  # noqa: PLR0917 - what a dataset is made of
-    root: str, listing: Listing, draft: Draft, user: Sequence[UserColumn] = (), sources: Sequence[str] | None = None
+def write_index(
+    root: str, listing: Listing, draft: Draft, *, user: Sequence[UserColumn] = (), sources: Sequence[str] | None = None
 ) -> "PlainFiles":
     """Put the samples of a draft into columns.
 

@@ -72,18 +72,21 @@ class Walk:
         more = True
         while more:
             try:
-                more = self._step()
-            except BadHeader as error:
-                more = self._damaged(str(error))
+                more = self._step_or_damage()
             except StreamDamaged as error:
-                text = f"{error}; what lies behind byte {self.at} of the tar cannot be read"
-                self._find("stream", self.at, self.at, text)
+                self._find("stream", self.at, self.at, f"{error}; reading ended at byte {self.at} of the tar")
                 more = False
             except OSError as error:
                 self._find("unreadable", self.at, self.at, f"the file cannot be read from here on: {error.strerror}")
                 more = False
             yield from self._found
             self._found.clear()
+
+    def _step_or_damage(self) -> bool:
+        try:
+            return self._step()
+        except BadHeader as error:
+            return self._damaged(str(error))
 
     def _find(self, kind: str, start: int, stop: int, text: str, member: bytes = b"") -> None:  # noqa: PLR0917 - a record
         self._found.append(Finding(kind, start, stop, text, member))

@@ -7,15 +7,17 @@ indexed_gzip follows: a seek point is the 32 KiB before a place, with which deco
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
+from fastfeed.archive.regular import open_regular
 from fastfeed.optional import load
-from fastfeed.store.blocks import StreamDamaged
+from fastfeed.store.blocks import StreamDamaged, StreamedBlocks
 
 MAGIC = b"\x1f\x8b"
 SPACING_BYTES = 4 << 20
 """Of the tar between two seek points: they take 0.8 % of it, and a read at random decompresses 2 MiB on average."""
-_STEP_BYTES = 64 << 10
+_STEP_BYTES, _SMALL_STEP_BYTES = 64 << 10, 64
 _WITH_HEADER = 31  # zlib's window bits for a gzip member, checksum checked
 _PACKAGE = "indexed_gzip", "gz", "reading a .tar.gz at random"
 
@@ -34,10 +36,16 @@ def chunks(descriptor: int) -> Iterator[bytes]:
                 at += len(data)
                 continue
             decoder, began = zlib.decompressobj(_WITH_HEADER), at
+        before = decoder.copy()
         try:
             out = decoder.decompress(data)
         except zlib.error as error:
-            msg = f"the gzip stream that begins at byte {began} of the compressed file is damaged near byte {at} ({error})"
+            yield from _up_to_the_damage(before, data)
+            stream = f"the gzip stream that begins at byte {began} of the compressed file"
+            if "data check" in str(error) or "length check" in str(error):
+                msg = f"the bytes of {stream} do not fit its checksum: some are damaged, and nobody can say which ({error})"
+            else:
+                msg = f"{stream} is damaged near byte {at} ({error})"
             raise StreamDamaged(msg) from error
         at += len(data) - len(decoder.unused_data)
         if out:
@@ -47,15 +55,28 @@ def chunks(descriptor: int) -> Iterator[bytes]:
         raise StreamDamaged(msg)
 
 
+def _up_to_the_damage(decoder: "zlib._Decompress", data: bytes) -> Iterator[bytes]:
+    """What comes out before the decoder fails: in one piece it gives nothing then."""
+    for at in range(0, len(data), _SMALL_STEP_BYTES):
+        try:
+            out = decoder.decompress(data[at : at + _SMALL_STEP_BYTES])
+        except zlib.error:
+            return  # the caller tells of it
+        if out:
+            yield out
+
+
 def write_seek_points(path: str, target: str) -> None:
-    """Find the seek points of a file and write them in indexed_gzip's own format.
+    """Find the seek points of a file and write them in indexed_gzip's own format; of a damaged one those before the damage.
 
     Raises:
         UsageError: indexed_gzip is not installed.
         OSError: The file cannot be read, or the target not be written.
     """
-    with load(*_PACKAGE).IndexedGzipFile(path, spacing=SPACING_BYTES, skip_crc_check=True, drop_handles=False) as file:
-        file.build_full_index()
+    package = load(*_PACKAGE)
+    with package.IndexedGzipFile(path, spacing=SPACING_BYTES, skip_crc_check=True, drop_handles=False) as file:
+        with suppress(package.ZranError):  # chunks() has told of the damage
+            file.build_full_index()
         with open(target, "wb") as out:
             file.export_index(fileobj=out)
             out.flush()
@@ -64,6 +85,8 @@ def write_seek_points(path: str, target: str) -> None:
 
 class GzipTar:
     """Reads ranges of a tar from the nearest seek point before them. For one thread.
+
+    In front of damage that does not do: the package reads ahead, and fails. Then the file is read from its start.
 
     Args:
         path: The compressed file.
@@ -77,6 +100,7 @@ class GzipTar:
 
     def __init__(self, path: str, seek_points: str) -> None:
         package = load(*_PACKAGE)
+        self._path, self._descriptor, self._blocks = path, -1, StreamedBlocks(iter(()))
         try:
             with open(seek_points, "rb") as points:
                 # It opens the file anew for each call: an open one would share its place with the processes that a fork makes.
@@ -99,6 +123,17 @@ class GzipTar:
         try:
             self._raw.seek(start)
             return bytes(self._raw.read(stop - start))
-        except self._error as error:
-            msg = f"the gzip stream is damaged before byte {stop} of the tar ({error})"
-            raise StreamDamaged(msg) from error
+        except self._error:
+            return self._from_the_start(start, stop)
+
+    def _from_the_start(self, start: int, stop: int) -> bytes:
+        if self._descriptor < 0:
+            self._descriptor = open_regular(self._path)
+            self._blocks = StreamedBlocks(chunks(self._descriptor))
+        elif start < self._blocks.at:
+            self._blocks = StreamedBlocks(chunks(self._descriptor))
+        return self._blocks.read(start, stop - start)
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            os.close(self._descriptor)

@@ -156,7 +156,7 @@ def test_columns_of_the_user(tmp_path: Path):
     source = make_captioned(tmp_path / "src")
     listing = scan(str(source))
     user = [UserColumn("score", "float64", array("d", [0.5, 1, 2, 3])), UserColumn("caption", "text", ["a", "b", "", "\u00e9"])]
-    files = write_index(str(source), listing, read_layout(listing, PackConfig())[0], user)
+    files = write_index(str(source), listing, read_layout(listing, PackConfig())[0], user=user)
     assert files.index.user == {"score": "float64", "caption": "text"}
     assert list(files.index.user_column("caption")) == ["a", "b", "", "\u00e9"]
 

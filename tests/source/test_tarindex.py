@@ -321,6 +321,24 @@ def test_wrong_calls(tmp_path: Path):
         index_tars(str(tmp_path / "*.tar"))
 
 
+@pytest.mark.parametrize("form", [gzipped, zstandarded])
+def test_a_compression_that_breaks_costs_what_is_behind(tmp_path: Path, form):
+    """Not what is before, and not the call."""
+    chance = random.Random(7)
+    listed = [(f"{number:04d}.txt", bytes(chance.choices(b"abcdefgh \n", k=4000))) for number in range(300)]
+    raw = form(tar_of(listed))
+    at = len(raw) // 2
+    (tmp_path / "a.tar.x").write_bytes(raw[:at] + b"\xff" * 5000 + raw[at + 5000 :])
+    (tmp_path / "b.tar").write_bytes(tar_of(pairs(2)))
+    result = index_tars([tmp_path / "a.tar.x", tmp_path / "b.tar"])
+    tars = TarSet(result.path, result.base)
+    count = tars.tars[0].samples
+    assert 100 < count < 160
+    assert [kind.kind for kind in result.found if kind.lost] == ["stream"]
+    assert result.samples == count + 2
+    assert read_all(result)[:count] == [{"__key__": name[:4], "txt": data} for name, data in listed[:count]]
+
+
 # ------------------------------------------------------------------------------------------------ real tars
 def real(folder: str) -> list[Path]:
     base = SHARED_DATA / "wds-real" / folder

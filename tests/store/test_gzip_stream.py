@@ -2,6 +2,7 @@
 
 import os
 import random
+import zlib
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def test_damage_is_told_with_its_place(tmp_path: Path):
     whole, path = gzipped(RAW[: 1 << 19]), tmp_path / "x"
     for raw, words in (
         (whole[:-5], f"the compressed file ends at byte {len(whole) - 5}, within the gzip stream that begins at byte 0"),
-        (whole[:-8] + b"\0" * 8, "is damaged near byte 524288 .*incorrect data check"),
+        (whole[:-8] + b"\0" * 8, "that begins at byte 0 of the compressed file do not fit its checksum.*incorrect data check"),
         (whole + b"rubbish", f"the gzip stream that begins at byte {len(whole)} of the compressed file is damaged"),
         (b"", "the compressed file ends at byte 0"),
     ):
@@ -73,3 +74,42 @@ def test_seek_points_of_another_file_do_not_fit(tmp_path: Path, pair: tuple[str,
         GzipTar(pair[0], str(written(tmp_path / "points", b"none")))
     with pytest.raises(FileNotFoundError):
         GzipTar(pair[0], str(tmp_path / "none"))
+
+
+# ------------------------------------------------------------------------------------------------ in front of damage
+TEXT = b"".join(b"line %d of a text that compresses well, but not too well\n" % number for number in range(60_000))
+
+
+def damaged(raw: bytes) -> bytes:
+    """The same bytes with a stretch in the middle that no decoder takes."""
+    at = len(raw) // 2
+    return raw[:at] + b"\xff" * 3000 + raw[at + 3000 :]
+
+
+def test_all_that_comes_before_damage_is_read(tmp_path: Path):
+    raw = gzipped(TEXT)
+    descriptor = os.open(written(tmp_path / "x", damaged(raw)), os.O_RDONLY)
+    found = b""
+    with pytest.raises(StreamDamaged, match="is damaged near byte"):
+        for part in chunks(descriptor):
+            found += part
+    os.close(descriptor)
+    whole = zlib.decompressobj(31)
+    wanted = whole.decompress(raw[: len(raw) // 2 - 64])
+    assert found.startswith(wanted)
+    assert TEXT.startswith(found[: len(wanted) + 100])
+
+
+def test_all_that_comes_before_damage_is_read_at_random(tmp_path: Path):
+    """indexed_gzip reads ahead and fails where good bytes are left: those come from the start then."""
+    path = written(tmp_path / "x", damaged(gzipped(TEXT)))
+    write_seek_points(str(path), str(tmp_path / "points"))
+    tar = GzipTar(str(path), str(tmp_path / "points"))
+    good = len(TEXT) // 2 - 30_000
+    for start in (good - 1000, 5, good - 5000, good - 500):
+        assert tar.read(start, start + 400) == TEXT[start : start + 400]
+    with pytest.raises(StreamDamaged, match="is damaged near byte"):
+        tar.read(len(TEXT) - 1000, len(TEXT))
+    before = len(os.listdir("/proc/self/fd"))
+    del tar
+    assert len(os.listdir("/proc/self/fd")) < before
