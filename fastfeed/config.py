@@ -16,6 +16,8 @@ ClassMap = Literal["equal", "union"]
 OnError = Literal["stop", "skip"]
 
 DEFAULT_SHARD_BYTES = 512 << 20
+ENCODINGS = ("png", "npy")
+"""Lossless ways to store a decoded image or an array."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
 
 
@@ -128,6 +130,12 @@ class RowConfig:
     row_json: bool | None = None
     """Whether a sample gets what is no file and no bytes of its row as a JSON member, which every reader sees. None: yes for
     tables and Python datasets; for lists of files only where a row holds lists or objects, which no column can hold."""
+
+    def __post_init__(self) -> None:
+        wrong = next((codec for _, codec in self.encode if codec not in ENCODINGS), None)
+        if wrong is not None:
+            msg = f"encode names a lossless codec: {', '.join(ENCODINGS)}"
+            raise UsageError(msg, got=repr(wrong))
 
 
 class RowOptions(TypedDict, total=False):
