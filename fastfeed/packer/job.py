@@ -33,10 +33,11 @@ from fastfeed.packer.compare import compare_job, compare_published, listed_left_
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
 from fastfeed.packer.result import DatasetResult, PackResult
+from fastfeed.packer.rows.asked import RowJob
 from fastfeed.packer.rows.choose import Chosen, choose
 from fastfeed.packer.rows.folder import Folder
 from fastfeed.packer.rows.images import ReencodedRows
-from fastfeed.packer.rows.job import RowJob, pack_rows
+from fastfeed.packer.rows.job import pack_rows
 from fastfeed.packer.rows.splits import pack_splits
 from fastfeed.packer.rows.stream import StreamJob, pack_stream
 from fastfeed.packer.sidecars import write_sidecars

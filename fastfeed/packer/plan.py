@@ -22,8 +22,9 @@ from fastfeed.units import format_count, format_size
 
 CLASS_MEMBER = -1
 """In place of a file number: a member that holds the class number."""
-_NOTABLE_OVERHEAD = 0.1
-_NOTABLE_BYTES = 10 << 20
+NOTABLE_OVERHEAD = 0.1
+NOTABLE_BYTES = 10 << 20
+"""What tar adds is told where it is more than both, the first as a share of the source."""
 _SHOWN = 5
 
 
@@ -372,7 +373,7 @@ def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList)
             notes.append(
                 f"{dataset.name}: there is only one class ({printable(dataset.classes[0])}): is the source one folder too high?"
             )
-        if share > _NOTABLE_OVERHEAD and overhead > _NOTABLE_BYTES:
+        if share > NOTABLE_OVERHEAD and overhead > NOTABLE_BYTES:
             much = f"{format_size(overhead)}, {share:.0%} of the source"
             text = f"{dataset.name}: its files are small: tar headers and padding add {much}"
             classes = dataset.files.count(CLASS_MEMBER) * 2 * tar.BLOCK_BYTES
