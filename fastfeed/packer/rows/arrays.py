@@ -74,8 +74,7 @@ def npy(name: str, value: Any) -> bytes:  # noqa: ANN401 - a numpy array or numb
     out = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of dtypes that numpy would pickle (refused here), of npy versions 2 and 3
-        same = form.descr_to_dtype(form.dtype_to_descr(array.dtype)) == array.dtype
-        if not same:
+        if not _is_known(form, array.dtype):
             _refuse(name, f"an array of {array.dtype}, which npy does not know")
         form.write_array(out, array, allow_pickle=False)
         if array.dtype.names is not None:
@@ -85,6 +84,14 @@ def npy(name: str, value: Any) -> bytes:  # noqa: ANN401 - a numpy array or numb
                 msg = f"column {name!r} holds an array with {len(array.dtype.names)} fields, which numpy would not read again"
                 raise UsageError(msg, got=str(error)[:200], hint="Give its fields as arrays of their own.") from error
     return out.getvalue()
+
+
+def _is_known(form: Any, dtype: Any) -> bool:  # noqa: ANN401 - numpy.lib.format and a dtype
+    """Whether npy has words for a dtype."""
+    try:
+        return bool(form.descr_to_dtype(form.dtype_to_descr(dtype)) == dtype)
+    except (ValueError, TypeError):  # fields that overlap
+        return False
 
 
 def _to_numpy(name: str, value: Any) -> Any:  # noqa: ANN401
@@ -135,8 +142,19 @@ def png(name: str, value: Any) -> bytes:  # noqa: ANN401 - an image or an array
             array = array[:, :, 0]
         image = Image.fromarray(array.astype(array.dtype.newbyteorder("="), order="C", copy=False))
     out = io.BytesIO()
-    image.save(out, "PNG", **({"bits": 8} if image.mode == "P" else {}))  # fewer bits would cut indices beyond the palette
+    (_whole_palette(image) if image.mode == "P" else image).save(out, "PNG")
     return out.getvalue()
+
+
+def _whole_palette(image: Any) -> Any:  # noqa: ANN401 - Pillow images
+    """With a colour for each index: Pillow writes as many bits as the palette needs, and would cut those beyond it."""
+    mode = image.palette.mode
+    colours = image.getpalette(mode)
+    if (image.getextrema()[1] + 1) * len(mode) <= len(colours):
+        return image
+    found = image.copy()
+    found.putpalette([*colours, *bytes(256 * len(mode) - len(colours))], mode)
+    return found
 
 
 def _has_png(array: Any) -> bool:  # noqa: ANN401

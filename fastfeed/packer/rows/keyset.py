@@ -11,7 +11,7 @@ class KeySet:
     """Keys by their hash (xxh3-64, case folded); two keys of one hash are taken for equal, so whoever asks must look."""
 
     def __init__(self) -> None:
-        self._slots = array("Q", bytes(8 * _FIRST_SLOTS))
+        self._slots = array("Q", [0]) * _FIRST_SLOTS
         self._count = 0
 
     def __len__(self) -> int:
@@ -24,7 +24,7 @@ class KeySet:
             return False
         self._count += 1
         if 3 * self._count > 2 * len(self._slots):
-            before, self._slots = self._slots, array("Q", bytes(16 * len(self._slots)))
+            before, self._slots = self._slots, array("Q", [0]) * (2 * len(self._slots))
             for kept in before:
                 if kept:
                     self._put(kept)

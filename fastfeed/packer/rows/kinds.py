@@ -23,7 +23,7 @@ _HINT = "Give bytes, str, numbers, lists and dicts of those, or numpy arrays."
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any value
-    """A value without its subclass; dates, times, decimals and UUIDs as text; None for a missing one."""
+    """A value without its subclass; None for a missing one."""
     kind = type(value)
     if kind in _ATOMS or kind is bytes:
         return value
@@ -31,8 +31,6 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any value
         return bytes(value)
     if isinstance(value, str):  # numpy's str_ is one
         return str.__str__(value)
-    if isinstance(value, _AS_TEXT):
-        return _text_of(value)
     if is_media(value) and value["bytes"] is None and not value["path"]:
         return None
     if is_array(value):  # before numbers: numpy's float64 is a float
@@ -42,8 +40,11 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any value
     return float(value) if isinstance(value, float) else value
 
 
-def _text_of(value: object) -> str:
-    return value.isoformat() if isinstance(value, dt.date | dt.time) else str(value)
+def as_text(value: object) -> str | None:
+    """Dates and times in ISO 8601, decimals, UUIDs and spans of time as Python writes them; None for any other value."""
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    return str(value) if isinstance(value, _AS_TEXT) else None
 
 
 def kind_of(name: str, value: Any) -> Kind:  # noqa: ANN401 - what plain() gave, not None
@@ -125,11 +126,19 @@ def json_bytes(name: str, value: Any) -> bytes:  # noqa: ANN401
         UsageError: JSON does not take it.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, default=_text_of)
-        return text.encode() if text.isprintable() or _is_unicode(text) else json.dumps(value, default=_text_of).encode()
-    except (ValueError, RecursionError) as error:
+        text = json.dumps(value, ensure_ascii=False, default=_default)
+        return text.encode() if text.isprintable() or _is_unicode(text) else json.dumps(value, default=_default).encode()
+    except (ValueError, TypeError, RecursionError) as error:
         msg = f"{name} cannot be written as JSON ({error})"
         raise UsageError(msg, hint=_HINT) from error
+
+
+def _default(value: object) -> str:
+    text = as_text(value)
+    if text is None:
+        msg = f"of {type(value).__qualname__} JSON knows nothing"
+        raise TypeError(msg)
+    return text
 
 
 def _is_unicode(text: str) -> bool:

@@ -62,6 +62,7 @@ class TableFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._pa = load("pyarrow", "parquet", "a Parquet or Arrow file")
+        self._compute = load("pyarrow.compute", "parquet", "a Parquet or Arrow file")
         self._batches: list[Any] | None = None
         self._mapped: Any = None
         try:
@@ -135,7 +136,7 @@ class TableFile:
                 found = (self._batch(at).select([name]) for at in range(self._batch_count()))
             for batch in found:
                 values = batch.column(0)
-                yield from (values.field(part) if part else values).to_pylist()
+                yield from (self._compute.struct_field(values, part) if part else values).to_pylist()
         except (OSError, self._pa.ArrowException) as error:
             msg = f"column {column!r} cannot be read ({_told(error)})"
             raise SourceUnreadable(msg, path=self.path, hint="Copy the file again, or leave it out.") from error

@@ -29,7 +29,7 @@ from fastfeed.config import ENCODINGS, RowConfig
 from fastfeed.errors import UsageError
 from fastfeed.media import IMAGE_EXTENSIONS, sniff
 from fastfeed.packer.rows import arrays
-from fastfeed.packer.rows.kinds import TOLD, Kind, is_index, json_bytes, json_text, kind_of, media_bytes, plain, utf8
+from fastfeed.packer.rows.kinds import TOLD, Kind, as_text, is_index, json_bytes, json_text, kind_of, media_bytes, plain, utf8
 from fastfeed.packer.rows.source import RowMember, Scalar
 from fastfeed.sample import printable
 from fastfeed.source.names import canonical, split_name
@@ -215,25 +215,24 @@ class Names:
         scalars: dict[str, Scalar] = {}
         label: object = None
         wanted = self.columns or ()
-        for name, given in row.items():
-            value = plain(given)
-            if value is None or name in _NOTES:
+        values = ((name, plain(given)) for name, given in row.items() if name not in _NOTES)
+        for name, value in values:
+            if value is None:
                 continue
+            if name in wanted and (found := _scalar(value)) is not None:
+                scalars[name] = found
             if self._is_label(name, value):
                 label = digits if name != self.label and (digits := _digits(value)) is not None else value
                 continue
             kind = kind_of(name, value)
             chosen = self._field(name, kind, value)
-            if chosen:
-                if chosen in members:
-                    msg = f"two columns of a sample become field {chosen}"
-                    raise UsageError(msg, expected="one column a field", got=name, hint="Rename one of them.")
-                members[chosen] = RowMember(chosen, *self._payload(name, kind, value, chosen))
-            else:
+            if not chosen:
                 rest[name] = value
-            found = _scalar(value) if name in wanted else None
-            if found is not None:
-                scalars[name] = found
+            elif chosen in members:
+                msg = f"two columns of a sample become field {chosen}"
+                raise UsageError(msg, expected="one column a field", got=name, hint="Rename one of them.")
+            else:
+                members[chosen] = RowMember(chosen, *self._payload(name, kind, value, chosen))
         if rest and self.row_json:
             chosen = OTHER_ROW_JSON if ROW_JSON in members or ROW_JSON in self.fields.values() else ROW_JSON
             members[chosen] = RowMember(chosen, json_bytes("the row", rest))
@@ -336,9 +335,9 @@ def _digits(value: object) -> int | None:
 
 def _scalar(value: Any) -> Scalar | None:  # noqa: ANN401
     """What a typed column takes of a value, None where it takes nothing."""
-    if isinstance(value, bool | int | float | str) and not arrays.is_array(value):
-        return value
-    return arrays.scalar(value) if arrays.is_array(value) else None
+    if arrays.is_array(value):
+        return arrays.scalar(value)
+    return value if isinstance(value, bool | int | float | str) else as_text(value)
 
 
 def _is_file(text: str) -> bool:

@@ -4,6 +4,7 @@ It is a fresh interpreter where the source can be told in JSON (files), else a f
 object, as torch's DataLoader makes its workers on Linux: nothing is pickled, and what the object holds open is shared.
 """
 
+import ctypes
 import faulthandler
 import gc
 import io
@@ -21,6 +22,7 @@ from fastfeed.packer.rows.source import Reading, RowReader
 from fastfeed.packer.rows.writer import RowOrder, RowsFailed, RowShardWriter
 from fastfeed.packer.worker import DiskFailed
 
+_PR_SET_PDEATHSIG = 1
 _HOMES = {
     "files": ("fastfeed.packer.rows.files", "FileRows"),
     "parquet": ("fastfeed.packer.rows.tablerows", "TableRows"),
@@ -101,12 +103,16 @@ class Forked:
         pipes = [os.pipe() for _ in range(3)]
         (orders, self._orders), (self._events, events), (self._words, words) = pipes
         self._reading = Reading()
+        parent, prctl = os.getpid(), ctypes.CDLL(None, use_errno=True).prctl  # loaded here: a fork should load nothing
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # what waits in a buffer would be written twice
                 stream.flush()
         self.pid = os.fork()
         if self.pid == 0:
             _tell_reading(source, self._reading)
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # also while its own code never comes to listen
+            if os.getppid() != parent:
+                os._exit(1)
             _child(source, (orders, events, words), [*self._parents_ends, *foreign, self._orders, self._events, self._words])
         for descriptor in (orders, events, words):
             os.close(descriptor)
@@ -179,8 +185,9 @@ def _child(source: RowReader, pipes: tuple[int, int, int], foreign: Sequence[int
         os.dup2(nothing, 0)  # whoever asks the terminal would be stopped, and wait for ever
         os.dup2(words, 1)
         os.dup2(words, 2)
+        sys.stdin = os.fdopen(0, closefd=False)  # whatever a test or a notebook has put there
         sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
-        faulthandler.enable(2)
+        faulthandler.enable(2, all_threads=False)
         gc.freeze()  # what the parent has is not looked through, and stays shared
         torch = sys.modules.get("torch")
         if torch is not None:  # OpenMP's threads are not in the fork, and waiting for them would be forever
