@@ -137,7 +137,7 @@ def _pack_rows(  # noqa: PLR0913 - what was asked for
     if chosen.rows is None:
         if dry_run:
             msg = "there is no plan for an iterable: nobody knows what comes"
-            raise UsageError(msg, got=chosen.where, hint="Give a dataset with a length, or pack with limit= for a trial.")
+            raise UsageError(msg, got=chosen.where, hint="Give a dataset with a length, or pack a few (--limit N) for a trial.")
         stream = StreamJob(
             samples=chosen.samples or (), where=chosen.where, name=chosen.name, destination=job.destination, config=job.config,
             rows=rows, images=images, exclude=job.exclude, progress=job.progress,

@@ -111,17 +111,17 @@ def _templates(table: Table, config: RowConfig, root: str) -> tuple[list[Templat
         if not cells or any(len(cell) > 4096 or "\0" in cell for cell in cells):  # noqa: PLR2004 - no path is longer
             continue
         there = sum(os.path.isfile(os.path.join(root, cell)) for cell in cells)
-        tried.append((there, name, cells[0]))
+        tried.append((there, any(os.path.splitext(cell)[1] or "/" in cell for cell in cells), name, cells[0]))
         if there * 2 > len(cells):
             found.append(Template(name, ("", name, "")))
     if not found:
-        example = max(tried, default=(0, "", ""))
+        _, _, column, cell = max(tried, default=(0, False, "", ""))
         msg = f"no column of the list names files below {root}"
         hint = (
             "Say where they are: --field image='images/{id}.jpg' (a column in braces), or --root FOLDER for paths that are "
             "relative to another folder."
         )
-        got = f"columns {', '.join(table.names[:8])}; for instance {printable(example[2][:80])!r} of {example[1]!r} is no file"
+        got = f"columns {', '.join(table.names[:8])}; for instance {printable(cell[:80])!r} of {column!r} is no file"
         raise SourceUnreadable(msg, path=table.path, got=got, hint=hint)
     names = " and ".join(repr(template.name) for template in found)
     return found, [f"files are named by column {names}: what it says is there"]

@@ -69,7 +69,9 @@ def test_a_column_by_its_bare_name(tmp_path):
 
 def test_a_table_as_common_voice_has_them(tmp_path):
     tree(tmp_path, {f"clips/common_voice_{at}.mp3": "ID3" for at in range(2)})
-    text = 'client_id\tpath\tsentence\tup_votes\tage\nabc\tcommon_voice_0.mp3\tShe said "no".\t2\t\nd\tcommon_voice_1.mp3\tYes\t3\ttwenties\n'
+    rows = [("client_id", "path", "sentence", "up_votes", "age"), ("abc", "common_voice_0.mp3", 'She said "no".', "2", ""),
+            ("d", "common_voice_1.mp3", "Yes", "3", "twenties")]  # fmt: skip
+    text = "".join("\t".join(row) + "\n" for row in rows)
     with pytest.raises(
         SourceUnreadable, match=r"no column of the list names files below .*: got columns client_id, .*--root FOLDER"
     ):
@@ -121,7 +123,8 @@ def test_rows_whose_files_are_not_there(tmp_path):
     text = "image,mask\nimages/000.jpg,masks/000.png\nimages/001.jpg,masks/001.png\nimages/999.jpg,masks/002.png\n,\n"
     found = listed(tmp_path, text)
     assert [(item.source, item.why) for item in found.listing.unreadable] == [
-        ("masks/001.png", "no regular file (line 3 of the list)"), ("images/999.jpg", "No such file or directory (line 4 of the list)"),
+        ("masks/001.png", "no regular file (line 3 of the list)"),
+        ("images/999.jpg", "No such file or directory (line 4 of the list)"),
     ]  # fmt: skip
     assert [(item.source, item.why) for item in found.missing] == [("list.csv line 5", "its cells name no file")]
     assert len(found.draft) == 3 and list(found.rows) == [0, 1, 2]

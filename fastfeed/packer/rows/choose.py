@@ -70,6 +70,9 @@ def choose(source: Any, config: RowConfig, *, root: str | None = None, anyway: b
     path = os.fsdecode(source)
     if os.path.isdir(path):
         return _folder(path, config, anyway=anyway)
+    if "://" in path and not os.path.exists(path):
+        msg = f"{path} is a remote address, and what is packed must be on this machine"
+        raise SourceUnreadable(msg, hint="Copy or mount it first, or give an iterable that reads it.")
     found = _matches(path)
     if not found:
         if not os.path.exists(path) and is_named(path):

@@ -139,8 +139,10 @@ def test_all_sorts_of_features(tmp_path):
             "blob": datasets.Value("binary"), "none": datasets.Value("string"),
         }
     )  # fmt: skip
-    row: dict[str, Any] = {"audio": {"bytes": b"RIFF\x24\0\0\0WAVEfmt ", "path": None}, "when": dt.datetime(2024, 2, 29, 1, 2, 3),
-           "vector": [0.5, 1.0], "grid": [[1, 2], [3, 4]], "nested": {"a": 1, "b": ["x"]}, "blob": b"\0\1", "none": None}  # fmt: skip
+    row: dict[str, Any] = {
+        "audio": {"bytes": b"RIFF\x24\0\0\0WAVEfmt ", "path": None}, "when": dt.datetime.fromisoformat("2024-02-29T01:02:03"),
+        "vector": [0.5, 1.0], "grid": [[1, 2], [3, 4]], "nested": {"a": 1, "b": ["x"]}, "blob": b"\0\1", "none": None,
+    }  # fmt: skip
     found = datasets.Dataset.from_list([row], features=features).cast_column("audio", datasets.Audio())
     result = packed(found, tmp_path / "out")
     assert "column 'audio': its bytes as they are, not decoded" in result.datasets[0].why

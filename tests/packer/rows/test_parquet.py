@@ -69,7 +69,7 @@ def test_columns_of_every_type(tmp_path):
         "f16": pa.array(np.array([0.5, 1.5], np.float16)), "f32": pa.array([0.1, None], pa.float32()), "ok": [True, False],
         "when": pa.array([0, 1], pa.timestamp("ns", "UTC")), "day": [dt.date(2024, 1, 1), None],
         "clock": pa.array([dt.time(1, 2), None]), "span": pa.array([dt.timedelta(seconds=5), None]),
-        "money": [decimal.Decimal("1.10"), None], "list": [[1, None], []], 
+        "money": [decimal.Decimal("1.10"), None], "list": [[1, None], []],
         "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int8())),
         "word": pa.array(["a", "b"], pa.dictionary(pa.int8(), pa.string())), "large": pa.array(["c", None], pa.large_string()),
         "fixed": pa.array([b"1234", None], pa.binary(4)), "struct": [{"a": 1, "b": "x"}, None], "null": pa.nulls(2),
@@ -87,7 +87,8 @@ def test_columns_of_every_type(tmp_path):
     assert set(json.loads(second["json"])) == {"i8", "u64", "f16", "ok", "when", "list", "map", "word"}
     user = Archive(str(tmp_path / "out")).index.user
     assert user == {"i8": "int64", "u64": "text", "f16": "float64", "f32": "float64", "ok": "bool", "when": "text",
-                    "day": "text", "clock": "text", "span": "text", "money": "text", "word": "text", "large": "text"}  # fmt: skip
+                    "day": "text", "clock": "text", "span": "text", "money": "text", "word": "text",
+                    "large": "text"}  # fmt: skip
 
 
 def test_several_files_are_one_table(tmp_path):

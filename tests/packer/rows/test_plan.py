@@ -25,9 +25,8 @@ def facts(count=10, **changes):
 
 
 def planned(found, exclude=(), failed=None, one_of_several=False, **options):
-    return plan_rows(
-        found, pack_config(options), name="data", exclude=SkipList(list(exclude)), failed=failed or {}, one_of_several=one_of_several,
-    )  # fmt: skip
+    skip = SkipList(list(exclude))
+    return plan_rows(found, pack_config(options), name="data", exclude=skip, failed=failed or {}, one_of_several=one_of_several)
 
 
 def test_numbers_are_keys_where_there_are_no_names():

@@ -1,4 +1,5 @@
 import os
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,12 @@ def record_of(samples):
     record = RowRecord(sha256="ab", size_bytes=5, tar_bytes=6, order="order")
     for at, (members, label, scalars) in enumerate(samples):
         for number, (name, source) in enumerate(members):
-            facts = {"offset": at, "size_bytes": number, "xxh3": 2**64 - 1 - at, "probe": Probe(Codec.PNG, at, 3, 6)}
+            facts: dict[str, Any] = {
+                "offset": at,
+                "size_bytes": number,
+                "xxh3": 2**64 - 1 - at,
+                "probe": Probe(Codec.PNG, at, 3, 6),
+            }
             record.add_member(name, source, made=name == "cls", **facts)
         record.add_sample(f"k{at}", len(members), label, scalars)
     return record

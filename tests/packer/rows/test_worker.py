@@ -211,7 +211,7 @@ def test_a_dataset_that_uses_torch_in_its_workers(tmp_path):
 
 
 def test_the_record_of_a_child_that_somebody_else_reaped(tmp_path):
-    forked = Forked(Samples([]))  # type: ignore[arg-type]
+    forked = Forked(Samples([]))
     assert forked.stdin is not None and forked.stdout is not None and forked.stderr is not None
     forked.stdin.close()  # the end of its orders
     assert forked.wait() == 1 and forked.wait() == 1
