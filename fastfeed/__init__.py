@@ -19,9 +19,9 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
     )
     from fastfeed.feed.dataset import PackedDataset, open
     from fastfeed.packer.job import pack
-    from fastfeed.packer.result import PackResult
+    from fastfeed.packer.result import PackResult, UnpackResult
     from fastfeed.packer.sidecars import SidecarsResult, write_sidecars
-    from fastfeed.packer.unpack import UnpackResult, unpack
+    from fastfeed.packer.unpack import unpack
     from fastfeed.packer.verify import VerifyResult, verify
 
 __version__ = "0.1.0"
@@ -36,7 +36,7 @@ _HOMES = {
     "PackedDataset": "feed.dataset",
     "SidecarsResult": "packer.sidecars",
     "SourceError": "errors",
-    "UnpackResult": "packer.unpack",
+    "UnpackResult": "packer.result",
     "UsageError": "errors",
     "VerifyResult": "packer.verify",
     "WorkerDied": "errors",

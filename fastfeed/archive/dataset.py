@@ -26,7 +26,7 @@ class Place:
     shard: str
     field: str
     start: int
-    """First payload byte."""
+    """First payload byte in the tar; in the one that a compressed shard holds."""
     stop: int
     xxh3: int
     row: int
@@ -57,6 +57,7 @@ class Archive:
         self.manifest: Manifest = record
         self.index = DatasetIndex(os.path.join(path, FOLDER, INDEX), record.samples, record.members)
         self.firsts = [0, *accumulate(entry.samples for entry in record.shards)]
+        self.digest, self.fields, self.classes = record.digest, record.fields, record.classes
 
     def __len__(self) -> int:
         return self.manifest.samples
@@ -95,9 +96,9 @@ class Archive:
         """
         fields = self.manifest.fields
         start, stop = member.offset, member.offset + member.size
-        if member.field >= len(fields) or start < tar.BLOCK_BYTES or start % tar.BLOCK_BYTES or stop > entry.size_bytes:
+        if member.field >= len(fields) or start < tar.BLOCK_BYTES or start % tar.BLOCK_BYTES or stop > entry.stream_bytes:
             msg = "the index places a member outside its shard"
-            expected = f"field below {len(fields)}, bytes within [512, {entry.size_bytes})"
+            expected = f"field below {len(fields)}, bytes within [512, {entry.stream_bytes})"
             raise IndexDamaged(
                 msg, path=self.index.path, shard=entry.file, sample=position, start=start, stop=stop, expected=expected,
                 got=f"field {member.field}", hint="Run fastfeed verify; restore .fastfeed from a copy, or pack again.",
@@ -187,7 +188,7 @@ def _nothing_there(path: str) -> NotADataset:
         return NotADataset(f"{path} {what}", hint="Give the folder that fastfeed pack wrote.")
     if os.path.isdir(os.path.join(path, FOLDER, "job")):
         msg = "packing into this folder has not finished"
-        return NotADataset(msg, path=path, hint="Run the same fastfeed pack command again: it continues.")
+        return NotADataset(msg, path=path, hint="Run the same fastfeed command again: it continues.")
     names = sorted(os.listdir(path))
     if os.path.isdir(os.path.join(path, FOLDER)):
         msg = f"the {FOLDER} folder here has lost its manifest"

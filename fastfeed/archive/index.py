@@ -127,6 +127,18 @@ class Strings(Sequence[bytes]):
             )
         return bytes(self._data[start:stop])
 
+    def ranges(self) -> tuple[NDArray[np.int64], memoryview]:
+        """Where each row lies, for work on whole columns: the starts, int64 of shape (rows + 1,), and the bytes that they cut.
+
+        Raises:
+            IndexDamaged: The ranges fall or leave their column.
+        """
+        starts: NDArray[np.int64] = self._starts.view("<i8")
+        if int(starts[0]) < 0 or int(starts[-1]) > len(self._data) or bool((starts[1:] < starts[:-1]).any()):
+            msg = f"the ranges of column {self._column.name} fall or leave their column"
+            raise IndexDamaged(msg, path=self._path, expected=f"0 to {len(self._data)}", hint=_HINT)
+        return starts, self._data
+
 
 class Texts(Sequence[str]):
     """A column of UTF-8 text, read row by row from the mapped file."""
@@ -168,57 +180,30 @@ def _map(path: str) -> tuple[columns.ColumnTable, memoryview]:
         os.close(descriptor)
 
 
-class DatasetIndex:
-    """An index file, its head proven, its columns mapped.
+class MappedColumns:
+    """A column file, its head proven, its columns mapped.
 
     Args:
-        path: The index file.
-        samples: Rows that the manifest promises.
-        members: The same of members.
+        path: The file.
 
     Raises:
-        IndexDamaged: The head breaks a rule, a needed column is missing, or row counts differ from the manifest's.
-        VersionUnsupported: A later format, or a required column that this release does not know.
+        IndexDamaged: The head breaks a rule, or the file cannot be opened.
+        VersionUnsupported: A later version of the format.
     """
 
-    def __init__(self, path: str, samples: int, members: int) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
         try:
             self.table, self._map = _map(path)
         except OSError as error:
             msg = f"the index cannot be opened: {error.strerror}"
             raise IndexDamaged(msg, path=path, hint="Restore the .fastfeed folder from a copy, or pack again.") from error
-        self._prove(samples, members)
-        self.samples, self.members = samples, members
-        self._starts = self.array(SAMPLE, "members")
-        self._fields, self._offsets = self.array(MEMBER, "field"), self.array(MEMBER, "offset")
-        self._sizes, self._digests = self.array(MEMBER, "size"), self.array(MEMBER, "xxh3")
-        self.keys = self.strings(SAMPLE, "key")
         self.user: dict[str, UserKind] = {
             name.removeprefix(USER): KIND_OF[column.type]
             for (table, name), column in self.table.columns.items()
             if table == SAMPLE and name.startswith(USER) and column.type in KIND_OF
         }
         """Columns that the user gave: name -> kind, in file order."""
-
-    def _prove(self, samples: int, members: int) -> None:
-        rows = {SAMPLE: samples, MEMBER: members}
-        if dict(self.table.tables) != rows:
-            msg = "the index has not the rows that the manifest promises"
-            raise IndexDamaged(msg, path=self.path, expected=rows, got=dict(self.table.tables), hint=_HINT)
-        for (table, name), kind in {**_REQUIRED, **_OPTIONAL}.items():
-            column = self.table.columns.get((table, name))
-            if column is not None and column.type != kind:
-                msg = f"column {name} of {table} has the wrong type"
-                raise IndexDamaged(msg, path=self.path, expected=kind, got=column.type, hint=_HINT)
-            if column is None and (table, name) in _REQUIRED:
-                msg = f"the index has no column {name} of {table}"
-                raise IndexDamaged(msg, path=self.path, hint=_HINT)
-        for (table, name), column in self.table.columns.items():
-            known = (table, name) in _REQUIRED or (table, name) in _OPTIONAL
-            if column.required and not known:
-                msg = f"the index needs a reader that knows column {name} of {table}"
-                raise VersionUnsupported(msg, path=self.path, hint="Install a newer fastfeed.")
 
     def array(self, table: str, name: str) -> NDArray[Any]:
         """A read-only view of a column of numbers (the starts of a column of variable length).
@@ -260,9 +245,59 @@ class DatasetIndex:
             raise IndexDamaged(msg, path=self.path, sample=row, expected="0 or 1", got=int(values[row]), hint=_HINT)
         return values.view(np.bool_)
 
+    def prove(self) -> None:
+        """Check each column's bytes against its checksum.
+
+        Raises:
+            IndexDamaged: They differ.
+        """
+        columns.proven_columns(self._map, self.path)
+
     def has(self, table: str, name: str) -> bool:
         """Whether there is such a column."""
         return (table, name) in self.table.columns
+
+
+class DatasetIndex(MappedColumns):
+    """An index file, its head proven, its columns mapped.
+
+    Args:
+        path: The index file.
+        samples: Rows that the manifest promises.
+        members: The same of members.
+
+    Raises:
+        IndexDamaged: The head breaks a rule, a needed column is missing, or row counts differ from the manifest's.
+        VersionUnsupported: A later format, or a required column that this release does not know.
+    """
+
+    def __init__(self, path: str, samples: int, members: int) -> None:
+        super().__init__(path)
+        self._prove(samples, members)
+        self.samples, self.members = samples, members
+        self._starts = self.array(SAMPLE, "members")
+        self._fields, self._offsets = self.array(MEMBER, "field"), self.array(MEMBER, "offset")
+        self._sizes, self._digests = self.array(MEMBER, "size"), self.array(MEMBER, "xxh3")
+        self.keys = self.strings(SAMPLE, "key")
+
+    def _prove(self, samples: int, members: int) -> None:
+        rows = {SAMPLE: samples, MEMBER: members}
+        if dict(self.table.tables) != rows:
+            msg = "the index has not the rows that the manifest promises"
+            raise IndexDamaged(msg, path=self.path, expected=rows, got=dict(self.table.tables), hint=_HINT)
+        for (table, name), kind in {**_REQUIRED, **_OPTIONAL}.items():
+            column = self.table.columns.get((table, name))
+            if column is not None and column.type != kind:
+                msg = f"column {name} of {table} has the wrong type"
+                raise IndexDamaged(msg, path=self.path, expected=kind, got=column.type, hint=_HINT)
+            if column is None and (table, name) in _REQUIRED:
+                msg = f"the index has no column {name} of {table}"
+                raise IndexDamaged(msg, path=self.path, hint=_HINT)
+        for (table, name), column in self.table.columns.items():
+            known = (table, name) in _REQUIRED or (table, name) in _OPTIONAL
+            if column.required and not known:
+                msg = f"the index needs a reader that knows column {name} of {table}"
+                raise VersionUnsupported(msg, path=self.path, hint="Install a newer fastfeed.")
 
     def member_rows(self, sample: int) -> range:
         """Rows of the member table that belong to a sample.

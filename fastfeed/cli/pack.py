@@ -62,6 +62,9 @@ SKIPPED = 6
 @click.option("--anyway", is_flag=True, help="Pack even what is read fast as it is.")
 @click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
               help="An unreadable file: stop, or leave its sample out, record it and exit with 6.")  # fmt: skip
+@click.option("--compress", type=click.Choice(["zstd"]), help="Write .tar.zst: small for texts, but read by fewer programs.")
+@click.option("--level", type=click.IntRange(1, 22), help="Of the compression: 3 by default.")
+@click.option("--frame-size", "frame_bytes", type=Size(), help="What is compressed as a piece: 256KiB of samples by default.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default the usable processors. The bytes are the same.")
 @click.option("--for", "readers", type=Names(READERS), metavar="READERS",
               help="Write index files of other readers as well: dali,energon,hf,wids.")  # fmt: skip

@@ -19,8 +19,9 @@ from fastfeed.errors import SourceUnreadable, UsageError
 from fastfeed.media import IMAGE_EXTENSIONS, is_image_field
 from fastfeed.sample import printable
 from fastfeed.source.layout import Draft
+from fastfeed.source.lister import NOT_SNIFFED, UNREADABLE
 from fastfeed.source.names import canonical, split_name
-from fastfeed.source.scan import NOT_SNIFFED, UNREADABLE, LeftOut, Listing
+from fastfeed.source.scan import LeftOut, Listing
 from fastfeed.source.tables import Table, read_table
 from fastfeed.units import format_count
 

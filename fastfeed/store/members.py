@@ -7,9 +7,21 @@ from fastfeed.archive.dataset import Archive, Place
 from fastfeed.archive.shard import RESTORE, digest
 from fastfeed.errors import FastfeedError, ShardDamaged
 from fastfeed.store.base import Range, Store
+from fastfeed.store.local import LocalStore
 
 MERGE_BYTES = 16 << 10
 """Two members of a sample are read at once if no more lies between them: a header and a small member cost less than a read."""
+
+
+def store_of(archive: Archive) -> Store:
+    """The tars of a dataset that lies in a folder, whether its shards are those tars or hold them compressed."""
+    local = LocalStore(archive.path)
+    if archive.manifest.compression is None:
+        return local
+    from fastfeed.store.frames import FrameStore  # noqa: PLC0415 - plain tars need no zstandard
+
+    framed = map(archive.manifest.framed, archive.manifest.shards)
+    return FrameStore(local, {facts.shard: facts for facts in framed if facts is not None})
 
 
 class MemberReader:

@@ -225,7 +225,9 @@ def met_in_its_midst(source: Path, out: Path) -> Iterator["subprocess.Popen[str]
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     ) as process:  # fmt: skip
         try:
-            wait_for(lambda: list((out / ".fastfeed").glob("job/*.part")) and children_of(process.pid), "a worker that writes")
+            wait_for(
+                lambda: list((out / ".fastfeed").glob("job/*.tar.*.part")) and children_of(process.pid), "a worker that writes"
+            )
             yield process
         finally:
             process.kill()

@@ -9,6 +9,7 @@ from typing import Any
 from fastfeed.archive.manifest import WRITER
 from fastfeed.config import ImageConfig, PackConfig, RowConfig
 from fastfeed.errors import SourceUnreadable
+from fastfeed.packer.compression import encoder_of, prove_frames
 from fastfeed.packer.rows.plan import RowPlan, RowShard, plan_rows
 from fastfeed.packer.rows.source import RowFacts, RowSource
 from fastfeed.sample import SkipList, printable
@@ -29,7 +30,7 @@ def options_of(config: PackConfig, rows: RowConfig, *, name: str, exclude: SkipL
         name: Stem of the shards' names where config has none.
         exclude: Samples to leave out.
     """
-    options: dict[str, object] = {**asdict(config), **asdict(rows), "name": config.name or name}
+    options: dict[str, object] = {**config.record(), **asdict(rows), "name": config.name or name}
     entries = "\n".join(sorted(entry.to_json() for entry in exclude.entries))
     options["exclude"] = hashlib.sha256(entries.encode()).hexdigest()[:16] if entries else None
     return options
@@ -70,7 +71,9 @@ class RowJob:
         options = options_of(self.config, self.rows, name=self.name, exclude=self.exclude)
         if self.images.changes:
             options.update(asdict(self.images))
-        self.identity = as_json({"writer": WRITER, "options": options, "source": self.facts.identity})
+        self.identity = as_json(
+            {"writer": WRITER, "options": options, "source": self.facts.identity, **encoder_of(self.config)}
+        )
 
     @property
     def decides(self) -> Mapping[str, Any]:
@@ -105,6 +108,7 @@ class RowJob:
         if broken and refuse and self.config.on_error == "stop":
             msg = f"{format_count(len(broken), 'sample')} cannot be read ({shown([(i.source, i.why) for i in broken])})"
             raise SourceUnreadable(msg, path=self.where, hint="Mend them, or leave them out with --on-error skip.")
+        prove_frames(self.config, plan.about_bytes // len(plan.shards))
         return replace(plan, left_out=(*plan.left_out, *self.facts.left_out))
 
 

@@ -11,7 +11,8 @@ from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember, Sca
 from fastfeed.packer.rows.values import ROW_JSON, safe_path
 from fastfeed.packer.worker import InputFailed, read_small
 from fastfeed.source.listed import Listed, read_list, source_path
-from fastfeed.source.scan import UNREADABLE, LeftOut
+from fastfeed.source.lister import UNREADABLE
+from fastfeed.source.scan import LeftOut
 from fastfeed.source.tables import Table
 
 _SHOWN = 12

@@ -25,14 +25,15 @@ def publish_rows(folder: str, plan: RowPlan, records: Iterable[RowRecord], about
         folder: Where the shards are.
         plan: What was written.
         records: Of each shard, in order.
-        about: source_digest, layout, order, options, source_files, columns, classes, numbered_classes, split.
+        about: source_digest, layout, order, options, source_files, columns, classes, numbered_classes, split, compression.
 
     Raises:
         SourceUnreadable: Some samples have a class and others have none.
     """
     found = list(records)
+    compression = about["compression"]
     entries = [
-        ShardEntry(shard.file, len(record.keys), record.size_bytes, record.sha256)
+        ShardEntry(shard.file, len(record.keys), record.size_bytes, record.sha256, record.tar_bytes if compression else None)
         for shard, record in zip(plan.shards, found, strict=True)
     ]
     fields = tuple(sorted({name for record in found for name in record.fields}))
@@ -49,7 +50,7 @@ def publish_rows(folder: str, plan: RowPlan, records: Iterable[RowRecord], about
     facts = DatasetFacts(
         name=plan.name, split=about["split"], samples=len(data.keys), members=len(sizes), source_files=about["source_files"],
         source_bytes=sum(sizes), source_digest=about["source_digest"], layout=about["layout"], order=plan.order,
-        fields=fields, classes=classes, options=about["options"],
+        fields=fields, classes=classes, options=about["options"], compression=compression,
     )  # fmt: skip
     del found
     return publish_parts(folder, facts, data=data, shards=entries, left_out=plan.left_out)

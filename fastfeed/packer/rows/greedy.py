@@ -190,10 +190,13 @@ class GreedyShards:
 
     # ------------------------------------------------------------------------------------------------ one shard
     def _path(self, number: int) -> str:
-        return os.path.join(self.journal.destination, shard_file(self.stem, number))
+        return os.path.join(self.journal.destination, self._file(number))
+
+    def _file(self, number: int) -> str:
+        return shard_file(self.stem, number, compressed=self.config.compress is not None)
 
     def _record_path(self, number: int) -> str:
-        return self.journal.path(f"{shard_file(self.stem, number)}.done")
+        return self.journal.path(f"{self._file(number)}.done")
 
     def _is_whole(self, record: RowRecord) -> bool:
         path = self._path(len(self.shards))
@@ -235,12 +238,13 @@ class GreedyShards:
         self.journal.prove_ours(Planned(self.stem, begun))
         self.journal.plan_is(Planned(self.stem, begun))
         order = RowOrder(
-            shard=number, target=target, part=self.journal.path(f"{os.path.basename(target)}.{os.getpid()}.part"),
+            number=number, target=target, part=self.journal.path(f"{os.path.basename(target)}.{os.getpid()}.part"),
             record=record, digest=self._identity, numbers=[], keys=[], write_cls=self.config.write_cls,
+            framing=self.config.framing,
         )  # fmt: skip
         writer, size, count = RowShardWriter(order, self.progress.advance), 0, 0
         self._open_keys = writer.record.keys
-        with ShardFile(order.part, order.target) as out:
+        with ShardFile(order.part, order.target, order.framing) as out:
             while row is not None and not self._is_full(size, count):
                 writer.add(row[0], row[1], out)
                 size += sum(len(member.data) for member in row[1].members)
@@ -257,7 +261,7 @@ class GreedyShards:
 
     def _close(self, count: int) -> None:
         first = self.shards[-1].stop if self.shards else 0
-        self.shards.append(RowShard(shard_file(self.stem, len(self.shards)), first, first + count))
+        self.shards.append(RowShard(self._file(len(self.shards)), first, first + count))
 
     # ------------------------------------------------------------------------------------------------ the end
     def plan(self) -> RowPlan:

@@ -1,6 +1,5 @@
 """A pack of rows from end to end: facts, plan, write (or continue), publish. The same promises as a pack of a folder."""
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from fastfeed.disk import FULL_HINT, disk_error, remove
 from fastfeed.errors import DestinationError, DestinationFull, SourceChanged, SourceUnreadable
 from fastfeed.machine import free_bytes
 from fastfeed.packer.compare import listed_left_out, published
+from fastfeed.packer.compression import compression_of, notes_of, why_compressed
 from fastfeed.packer.crew import Crew, Process, start_worker
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.result import DatasetResult, PackResult
@@ -25,6 +25,7 @@ from fastfeed.packer.rows.standing import compare_job, compare_published, standi
 from fastfeed.packer.rows.worker import Forked
 from fastfeed.packer.rows.writer import RowOrder
 from fastfeed.packer.writing import worker_count
+from fastfeed.source import wire
 from fastfeed.source.scan import LeftOut
 from fastfeed.units import format_count, format_size
 
@@ -106,6 +107,7 @@ def _about(job: RowJob, plan: RowPlan) -> dict[str, Any]:
         "source_digest": job.source_digest(), "layout": job.facts.layout, "order": plan.order,
         "options": job.identity["options"], "source_files": job.facts.files, "classes": job.facts.classes,
         "columns": job.columns(), "numbered_classes": job.facts.numbered_classes, "split": job.split,
+        "compression": compression_of(job.config),
     }  # fmt: skip
 
 
@@ -165,7 +167,7 @@ class _Writing:
         job.progress.start("pack", sum(shard.stop - shard.first for shard in todo), None)
         workers, _ = worker_count(job.workers, len(todo))
         with Crew(workers, self._start) as crew:
-            crew.run((self._order(plan, shard, at) for at, shard in enumerate(todo)), self._hear)
+            crew.run((self._order(plan, shard, at) for at, shard in enumerate(todo)), self._hear, workers)
         job.progress.finish()
 
     def _start(self) -> Process:
@@ -175,15 +177,17 @@ class _Writing:
         process = start_worker(_WORKER)
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it is dead already: whoever gives it an order hears why
-            process.stdin.write(json.dumps(spec).encode() + b"\n")
+            process.stdin.write(wire.encode({"order": "source", "spec": spec}))
+            process.stdin.flush()
         return process
 
     def _order(self, plan: RowPlan, shard: RowShard, at: int) -> RowOrder:
         return RowOrder(
-            shard=at, target=os.path.join(self.job.destination, shard.file), record=self._record(shard),
+            number=at, target=os.path.join(self.job.destination, shard.file), record=self._record(shard),
             part=self.journal.path(f"{shard.file}.{os.getpid()}.part"), digest=plan.digest(shard, self.job.decides),
             numbers=list(plan.rows[shard.first : shard.stop]), keys=list(plan.keys[shard.first : shard.stop]),
             write_cls=self.job.config.write_cls, go_on=self.job.config.on_error == "skip",
+            framing=self.job.config.framing,
         )  # fmt: skip
 
     def _record(self, shard: RowShard) -> str:
@@ -257,20 +261,22 @@ def _result(  # noqa: PLR0913 - one record from its parts
 ) -> PackResult:  # fmt: skip
     workers, why = worker_count(job.workers, len(plan.shards))
     facts = job.facts
-    size_bytes = sum(entry.size_bytes for entry in manifest.shards) if manifest else plan.about_bytes
+    size_bytes = manifest.size_bytes if manifest else plan.about_bytes
+    tar_bytes = None if job.config.compress is None else manifest.tar_bytes if manifest else plan.about_bytes
     classes = manifest.classes if manifest else facts.classes
     dataset = DatasetResult(
         split=job.split, name=plan.name, path=job.destination, samples=manifest.samples if manifest else len(plan.rows),
         shards=len(manifest.shards) if manifest else len(plan.shards),
-        size_bytes=size_bytes, source_files=facts.files,
+        size_bytes=size_bytes, tar_bytes=tar_bytes, source_files=facts.files,
         source_bytes=manifest.source_bytes if manifest else facts.source_bytes,
         fields=manifest.fields if manifest else facts.fields,
         classes=None if classes is None else len(classes), order=plan.order, digest=manifest.digest if manifest else None,
-        why=plan.why,
+        why=(*plan.why, *why_compressed(job.config)),
     )  # fmt: skip
     return PackResult(
         destination=job.destination, datasets=(dataset,), left_out=plan.left_out,
-        skipped=sum(item.kind == "unreadable" for item in plan.left_out), limited=plan.limited, notes=plan.notes,
+        skipped=sum(item.kind == "unreadable" for item in plan.left_out), limited=plan.limited,
+        notes=(*plan.notes, *notes_of(manifest)),
         workers=workers, workers_why=why, shards_written=written,
         shards_kept=len(plan.shards) - written if manifest else 0, already_packed=already_packed, dry_run=dry_run,
         needs_bytes=plan.about_bytes, free_bytes=free_bytes(job.destination), seconds=time.monotonic() - began,

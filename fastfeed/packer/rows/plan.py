@@ -89,7 +89,8 @@ def plan_rows(
     base, more = divmod(len(kept), count)
     stem = legal_name(config.name or name)
     stops = [base * number + min(number, more) for number in range(count + 1)]
-    shards = tuple(RowShard(shard_file(stem, number), stops[number], stops[number + 1]) for number in range(count))
+    files = [shard_file(stem, number, compressed=config.compress is not None) for number in range(count)]
+    shards = tuple(RowShard(file, stops[number], stops[number + 1]) for number, file in enumerate(files))
     whole = kept[-1] == len(kept) - 1  # behind a row that is left out, positions are not ImageFolder's
     order = facts.order if whole or facts.order != "imagefolder" else "source"
     about = "" if facts.exact or config.shards is not None or config.samples_per_shard is not None else _ABOUT
@@ -127,10 +128,10 @@ def _notes(facts: RowFacts, config: PackConfig, sizes: tuple[int, int, int]) -> 
     notes = []
     overhead = about_bytes - source_bytes
     share = overhead / max(1, source_bytes)
-    if share > NOTABLE_OVERHEAD and overhead > NOTABLE_BYTES:
-        notes.append(
-            f"the samples are small: tar headers and padding add about {format_size(overhead)}, {share:.0%} of the source"
-        )
+    if share > NOTABLE_OVERHEAD and overhead > NOTABLE_BYTES and config.compress is None:
+        much = f"about {format_size(overhead)}, {share:.0%} of the source"
+        offer = "--compress zstd takes most of that away, but fewer programs read it"
+        notes.append(f"the samples are small: tar headers and padding add {much}; {offer}")
     if config.shuffle is not None and facts.gathered:
         passes = shards * max(1, -(-source_bytes // shards // GATHER_BYTES))
         if passes > 1:

@@ -18,6 +18,7 @@ from fastfeed.disk import disk_error
 from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
 from fastfeed.machine import free_bytes
 from fastfeed.packer.compare import listed_left_out, published
+from fastfeed.packer.compression import compression_of, encoder_of, notes_of, why_compressed
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.result import DatasetResult, PackResult
 from fastfeed.packer.rows import huggingface
@@ -63,7 +64,7 @@ class StreamJob:
         options = options_of(self.config, self.rows, name=self.name, exclude=self.exclude)
         if self.images.changes:
             options["images"] = {**asdict(self.images), **Reencoder(self.images).versions()}
-        return as_json({"writer": WRITER, "options": options, "source": {"type": self.where}})
+        return as_json({"writer": WRITER, "options": options, "source": {"type": self.where}, **encoder_of(self.config)})
 
 
 def pack_stream(job: StreamJob, *, overwrite: bool = False) -> PackResult:
@@ -104,7 +105,12 @@ def _already(job: StreamJob, done: Mapping[str, Manifest], began: float) -> Pack
     left_out = listed_left_out(job.destination) or ()
     skipped = sum(item.kind == "unreadable" for item in left_out)
     return replace(
-        result, notes=(note,), already_packed=True, shards_kept=len(done[""].shards), left_out=left_out, skipped=skipped
+        result,
+        notes=(note, *result.notes),
+        already_packed=True,
+        shards_kept=len(done[""].shards),
+        left_out=left_out,
+        skipped=skipped,
     )
 
 
@@ -130,6 +136,7 @@ def _run(job: StreamJob, journal: Journal, *, overwrite: bool) -> PackResult:
         "source_digest": writing.digest.hexdigest(), "layout": "stream", "order": STREAM, "options": identity["options"],
         "source_files": 1, "columns": _columns(job, encoder.names), "classes": encoder.classes,
         "numbered_classes": encoder.classes is None, "split": "",
+        "compression": compression_of(job.config),
     }  # fmt: skip
     plan = writing.plan()
     manifest = publish_rows(job.destination, plan, writing.records(), about)
@@ -140,9 +147,10 @@ def _run(job: StreamJob, journal: Journal, *, overwrite: bool) -> PackResult:
 def _finished(result: PackResult, writing: GreedyShards, left_out: tuple[LeftOut, ...]) -> PackResult:
     missed = [entry.source or entry.key or f"index {entry.index}" for entry in writing.exclude.unmatched()]
     skipped = sum(item.kind == "unreadable" for item in left_out)
+    told = (f"{len(missed)} of the skip list's entries match no sample ({missed[0]})",) if missed else ()
     return replace(
         result, shards_written=writing.written, shards_kept=len(writing.shards) - writing.written, left_out=left_out,
-        skipped=skipped, notes=(f"{len(missed)} of the skip list's entries match no sample ({missed[0]})",) if missed else (),
+        skipped=skipped, notes=(*result.notes, *told),
     )  # fmt: skip
 
 
@@ -227,7 +235,7 @@ def settle(encoder: Encoder, first: list[dict[str, Any]], *, skip: bool) -> None
 
 
 def _result(job: StreamJob, manifest: Manifest, began: float, why: tuple[str, ...] = ()) -> PackResult:
-    size = sum(entry.size_bytes for entry in manifest.shards)
+    size = manifest.size_bytes
     how = (
         f"at most {job.config.samples_per_shard:,} samples a shard"
         if job.config.samples_per_shard is not None
@@ -235,12 +243,12 @@ def _result(job: StreamJob, manifest: Manifest, began: float, why: tuple[str, ..
     )
     dataset = DatasetResult(
         split="", name=manifest.name, path=job.destination, samples=manifest.samples, shards=len(manifest.shards),
-        size_bytes=size, source_files=1, source_bytes=manifest.source_bytes, fields=manifest.fields,
-        classes=None if manifest.classes is None else len(manifest.classes), order=manifest.order, digest=manifest.digest,
-        why=(f"an iterable ({job.where}): {how}", *why),
+        size_bytes=size, tar_bytes=manifest.tar_bytes, source_files=1, source_bytes=manifest.source_bytes,
+        fields=manifest.fields, classes=None if manifest.classes is None else len(manifest.classes), order=manifest.order,
+        digest=manifest.digest, why=(f"an iterable ({job.where}): {how}", *why, *why_compressed(job.config)),
     )  # fmt: skip
     return PackResult(
-        destination=job.destination, datasets=(dataset,), left_out=(), skipped=0, limited=0, notes=(), workers=1,
-        workers_why="an iterable has one reader: 1 worker", shards_written=0, shards_kept=0, already_packed=False,
+        destination=job.destination, datasets=(dataset,), left_out=(), skipped=0, limited=0, notes=notes_of(manifest),
+        workers=1, workers_why="an iterable has one reader: 1 worker", shards_written=0, shards_kept=0, already_packed=False,
         dry_run=False, needs_bytes=size, free_bytes=free_bytes(job.destination), seconds=time.monotonic() - began,
     )  # fmt: skip

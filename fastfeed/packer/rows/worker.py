@@ -8,7 +8,6 @@ import ctypes
 import faulthandler
 import gc
 import io
-import json
 import os
 import queue
 import signal
@@ -21,6 +20,7 @@ from typing import IO, Any, BinaryIO, NoReturn
 from fastfeed.packer.rows.source import Reading, RowReader
 from fastfeed.packer.rows.writer import RowOrder, RowsFailed, RowShardWriter
 from fastfeed.packer.worker import DiskFailed
+from fastfeed.source import wire
 
 _PR_SET_PDEATHSIG = 1
 _HOMES = {
@@ -49,28 +49,30 @@ def serve(source: RowReader, orders: BinaryIO, events: int) -> None:
     """
 
     def say(**event: object) -> None:
-        line = memoryview(json.dumps(event).encode() + b"\n")
-        while line:
-            line = line[os.write(events, line) :]
+        view = memoryview(wire.encode(event))
+        while view:
+            view = view[os.write(events, view) :]
 
-    for order in _orders(orders):
+    say(event="ready")
+    for message in _orders(orders):
+        order = RowOrder.decode(message)
         try:
-            writer = RowShardWriter(order, lambda files, size: say(event="progress", files=files, bytes=size))
-            say(event="done", shard=order.shard, sha256=writer.run(source))
+            RowShardWriter(order, lambda files, size: say(event="progress", files=files, bytes=size)).run(source)
+            say(event="done", shard=order.number)
         except RowsFailed as error:
             failed = [[row.number, row.name, row.kind, row.why] for row in error.rows]
-            say(event="inputs", shard=order.shard, failed=failed)
+            say(event="inputs", shard=order.number, failed=failed)
         except DiskFailed as error:
-            say(event="disk", shard=order.shard, what=str(error.args[0]), errno=error.args[1])
+            say(event="disk", shard=order.number, what=str(error.args[0]), errno=error.args[1])
 
 
-def _orders(file: BinaryIO) -> Iterator[RowOrder]:
+def _orders(file: BinaryIO) -> Iterator[wire.Message]:
     """A thread reads them, so that a parent's death ends this process in the midst of a shard."""
-    waiting: queue.SimpleQueue[RowOrder] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[wire.Message] = queue.SimpleQueue()
 
     def listen() -> None:
         try:
-            while order := RowOrder.read(file):
+            while order := wire.read(file):
                 waiting.put(order)
         finally:
             os._exit(1)
@@ -81,12 +83,13 @@ def _orders(file: BinaryIO) -> Iterator[RowOrder]:
 
 
 def main() -> None:
-    """In a fresh interpreter: the source's spec is the first line of stdin."""
+    """In a fresh interpreter: the source's spec is the first message on stdin."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     events = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints must not be taken for an event
-    spec = json.loads(sys.stdin.buffer.readline())
-    serve(rebuild(spec), sys.stdin.buffer, events)
+    first = wire.read(sys.stdin.buffer)
+    if first is not None:
+        serve(rebuild(first.head["spec"]), sys.stdin.buffer, events)
 
 
 class Forked:
@@ -128,11 +131,22 @@ class Forked:
         if self.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
 
+    def poll(self) -> int | None:
+        """Its exit code, None while it runs."""
+        return self._reap(os.WNOHANG)
+
     def wait(self) -> int:
         """Its exit code, negative for a signal."""
+        code = self._reap(0)
+        assert code is not None
+        return code
+
+    def _reap(self, how: int) -> int | None:
         if self.returncode is None:
-            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            self._parents_ends.difference_update(self._own)
+            pid, status = os.waitpid(self.pid, how)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+                self._parents_ends.difference_update(self._own)
         return self.returncode
 
 

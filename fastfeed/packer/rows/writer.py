@@ -1,10 +1,9 @@
 """Writes one shard of rows: an order in, a record out. Under a temporary name until it is whole, as all shards."""
 
-import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import BinaryIO
 
 from fastfeed.archive import tar
 from fastfeed.archive.shard import CLASS_FIELD, LEGAL_FIELD, MAX_FIELD_BYTES, digest, member_name
@@ -14,6 +13,7 @@ from fastfeed.packer.rows.record import RowRecord
 from fastfeed.packer.rows.source import Row, RowFailed, RowMember, RowReader
 from fastfeed.packer.shardfile import Finished, ShardFile
 from fastfeed.packer.worker import DiskFailed
+from fastfeed.source import wire
 
 _REPORT_SECONDS = 0.1
 _MAX_FAILURES, _MORE_FAILURES_SECONDS = 100, 2.0
@@ -24,8 +24,8 @@ _MAX_FAILURES, _MORE_FAILURES_SECONDS = 100, 2.0
 class RowOrder:
     """What one shard is made of."""
 
-    shard: int
-    """Number of the order within the job."""
+    number: int
+    """Of the order within the job."""
     target: str
     """Final path of the shard."""
     part: str
@@ -41,20 +41,27 @@ class RowOrder:
     go_on: bool = False
     """Name every row that fails, since all of them are left out; else the rest of the shard is looked at only shortly."""
 
+    framing: Sequence[int] | None = None
+    """Level and frame_bytes of a compressed shard."""
+
     @property
-    def paths(self) -> list[str]:
-        """What it holds, for messages."""
-        return [f"sample {number}" for number in self.numbers]
+    def doing(self) -> str:
+        """What a worker did when it died."""
+        return f"packed {len(self.numbers)} samples from sample {self.numbers[0]} to sample {self.numbers[-1]}"
+
+    @property
+    def shard(self) -> str:
+        """File name of the shard."""
+        return os.path.basename(self.target)
 
     def encode(self) -> bytes:
-        """As one line of JSON."""
-        return json.dumps(asdict(self)).encode() + b"\n"
+        """As it passes the pipe."""
+        return wire.encode({"order": "rows", **asdict(self)})
 
     @classmethod
-    def read(cls, file: BinaryIO) -> "RowOrder | None":
-        """From a pipe; None where it was closed."""
-        line = file.readline()
-        return cls(**json.loads(line)) if line.endswith(b"\n") else None
+    def decode(cls, message: wire.Message) -> "RowOrder":
+        """Back from the pipe."""
+        return cls(**{name: value for name, value in message.head.items() if name != "order"})
 
 
 class RowsFailed(Exception):
@@ -90,7 +97,7 @@ class RowShardWriter:
         """
         order = self.order
         try:
-            with ShardFile(order.part, order.target) as out:
+            with ShardFile(order.part, order.target, order.framing) as out:
                 self._rows(source, out)
                 self.finish(out)
         except OSError as error:

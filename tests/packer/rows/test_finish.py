@@ -56,7 +56,9 @@ def test_some_samples_without_a_class_are_refused(tmp_path):
         order="source", left_out=(), limited=0, about_bytes=0, why=(), notes=(),
     )  # fmt: skip
     with pytest.raises(SourceUnreadable, match="sample 1 has no class, and others have"):
-        publish_rows(str(tmp_path), plan, records, {"classes": None, "numbered_classes": True, "columns": None})
+        publish_rows(
+            str(tmp_path), plan, records, {"classes": None, "numbered_classes": True, "columns": None, "compression": None}
+        )
 
 
 LARGE = """
@@ -92,7 +94,7 @@ LARGE = """
         order="source", left_out=(), limited=0, about_bytes=0, why=(), notes=(),
     )
     about = {"classes": None, "numbered_classes": True, "columns": None, "source_digest": "0" * 64, "layout": "table",
-             "options": {}, "source_files": 1, "split": ""}
+             "options": {}, "source_files": 1, "split": "", "compression": None}
     before, began = peak_mebibytes(), time.process_time()
     publish_rows(sys.argv[1], plan, map(RowRecord.load, paths), about)
     print(time.process_time() - began, peak_mebibytes(), before)

@@ -123,7 +123,7 @@ def test_a_worker_that_is_killed_is_no_success(tmp_path):
         for child in children_of(os.getpid()) if stage == "pack" else ():
             os.kill(child, signal.SIGKILL)
 
-    with pytest.raises(WorkerDied, match=r"killed by SIGKILL while it packed 1 inputs from 'sample \d+'.*it continues"):
+    with pytest.raises(WorkerDied, match=r"killed by SIGKILL while it packed 1 samples? from sample \d+.*it continues"):
         packed(source, tmp_path / "out", samples_per_shard=1, progress=Hook(on_advance=kill), **options)
     assert not (tmp_path / "out" / ".fastfeed" / "manifest.json").exists()
     packed(source, tmp_path / "out", samples_per_shard=1, **options)

@@ -77,7 +77,7 @@ def test_a_dataset_that_ends_its_process_is_named_with_its_sample(tmp_path, name
         packed(Ending(200, 77, how), tmp_path / "out", shards=4, workers=2)
     said = " ".join(str(caught.value).split())
     assert re.search(match, said) and "it was reading sample 77)" in said
-    assert "while it packed 50 inputs from 'sample 50' to 'sample 99'" in said and "it continues with this shard" in said
+    assert "while it packed 50 samples from sample 50 to sample 99" in said and "it continues with this shard" in said
     assert not children_of(os.getpid())
     result = packed(Ending(200, -1, how), tmp_path / "out", shards=4, workers=2)
     assert result.shards_kept + result.shards_written == 4
@@ -210,12 +210,12 @@ def test_a_dataset_that_uses_torch_in_its_workers(tmp_path):
     assert done.stdout == "2\n" and done.stderr == ""
 
 
-def test_the_record_of_a_child_that_somebody_else_reaped(tmp_path):
+def test_a_fork_ends_with_its_orders():
     forked = Forked(Samples([]))
     assert forked.stdin is not None and forked.stdout is not None and forked.stderr is not None
     forked.stdin.close()  # the end of its orders
     assert forked.wait() == 1 and forked.wait() == 1
     forked.kill()  # it is dead: nothing happens
-    assert forked.stdout.read() == b"" and forked.stderr.read() == b""
+    assert b"ready" in forked.stdout.read() and forked.stderr.read() == b"" and forked.poll() == 1
     forked.stdout.close()
     forked.stderr.close()

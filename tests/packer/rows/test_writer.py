@@ -10,6 +10,7 @@ from fastfeed.packer.rows.record import RowRecord
 from fastfeed.packer.rows.source import Row, RowFailed, RowMember
 from fastfeed.packer.rows.writer import RowOrder, RowsFailed, RowShardWriter, wrong_with
 from fastfeed.packer.worker import DiskFailed
+from fastfeed.source import wire
 
 
 class Rows:
@@ -32,7 +33,7 @@ def row(*members, label=None, **scalars):
 
 def order_for(folder, count, **changes):
     values = {
-        "shard": 0, "target": str(folder / "d-000000.tar"), "part": str(folder / "part"), "record": str(folder / "record"),
+        "number": 0, "target": str(folder / "d-000000.tar"), "part": str(folder / "part"), "record": str(folder / "record"),
         "digest": "d", "numbers": list(range(count)), "keys": [f"k{at}" for at in range(count)], "write_cls": True,
     }  # fmt: skip
     return RowOrder(**{**values, **changes})
@@ -140,7 +141,7 @@ def test_what_the_system_refuses_to_the_writer_is_the_disks(tmp_path):
 
 def test_orders_pass_the_pipe(tmp_path):
     order = order_for(tmp_path, 3, keys=["a", "ü\udcff", "c"], go_on=True)
-    file = io.BytesIO(order.encode() * 2)
-    assert RowOrder.read(file) == order == RowOrder.read(file) and RowOrder.read(file) is None
-    assert RowOrder.read(io.BytesIO(order.encode()[:-1])) is None  # cut: the parent died while it wrote
-    assert order.paths == ["sample 0", "sample 1", "sample 2"]
+    file = io.BytesIO(order.encode())
+    message = wire.read(file)
+    assert message is not None and RowOrder.decode(message) == order
+    assert (order.doing, order.shard) == ("packed 3 samples from sample 0 to sample 2", "d-000000.tar")
