@@ -11,6 +11,8 @@ from typing import Any
 from fastfeed.errors import UsageError
 
 _NAMED = re.compile(r"(?:[^:]+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_PREFIX = "fastfeed_source_"
+"""Before the name of a module that is loaded from a file, so that no other is called so."""
 _HINT = "A Python object is package.module:name or path/file.py:name."
 
 
@@ -47,13 +49,18 @@ def load_object(text: str) -> Any:  # noqa: ANN401 - whatever is there
         raise UsageError(msg, got=text, hint=hint) from error
 
 
+def type_name(thing: object) -> str:
+    """How messages call the type of an object."""
+    return f"{type(thing).__module__.removeprefix(_PREFIX)}.{type(thing).__qualname__}"
+
+
 def _module(home: str) -> ModuleType:
     """A module by its name, as seen from the working directory, or by its file."""
     if not home.endswith(".py"):
         _first_on_path(os.getcwd())
         return import_module(home)
     path = os.path.abspath(home)
-    name = f"fastfeed_source_{os.path.basename(home)[:-3]}"  # no other module is called so
+    name = _PREFIX + os.path.basename(home)[:-3]
     spec = spec_from_file_location(name, path)
     assert spec is not None  # the name ends in .py
     assert spec.loader is not None

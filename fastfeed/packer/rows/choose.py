@@ -11,7 +11,7 @@ from typing import Any
 from fastfeed.config import RowConfig
 from fastfeed.errors import NothingGained, SourceAmbiguous, SourceUnreadable, UsageError
 from fastfeed.packer.rows import huggingface
-from fastfeed.packer.rows.byname import is_named, load_object
+from fastfeed.packer.rows.byname import is_named, load_object, type_name
 from fastfeed.packer.rows.jsonfile import lines_of, parse
 from fastfeed.packer.rows.lines import LineRows, is_lines
 from fastfeed.packer.rows.parquet import EXTENSIONS as TABLES
@@ -82,7 +82,7 @@ def choose(source: Any, config: RowConfig, *, root: str | None = None, anyway: b
 
 
 def _object(source: Any, config: RowConfig) -> Chosen:  # noqa: ANN401
-    what = f"{type(source).__module__}.{type(source).__qualname__}"
+    what = type_name(source)
     _refuse_object(source, what)
     if isinstance(source, Iterable) and (huggingface.is_stream(source) or _is_iterable_dataset(source)):
         return Chosen(what, "data", None, source)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.manifest import FOLDER, Manifest
+from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.disk import FULL_HINT, disk_error, remove
 from fastfeed.errors import DestinationError, DestinationFull, SourceChanged, SourceUnreadable
 from fastfeed.machine import free_bytes
@@ -255,6 +256,11 @@ def _prove_room(journal: Journal, plan: RowPlan) -> None:
         raise DestinationFull(msg, path=journal.destination, expected=format_size(plan.about_bytes), got=got, hint=hint)
 
 
+def _planned_fields(job: RowJob) -> tuple[str, ...]:
+    """Those that are known beforehand, without the class members if they are not wanted."""
+    return tuple(name for name in job.facts.fields if name != CLASS_FIELD or job.config.write_cls)
+
+
 def _result(  # noqa: PLR0913 - one record from its parts
     job: RowJob, plan: RowPlan, began: float, *, manifest: Manifest | None = None, written: int = 0,
     already_packed: bool = False, dry_run: bool = False,
@@ -269,7 +275,7 @@ def _result(  # noqa: PLR0913 - one record from its parts
         shards=len(manifest.shards) if manifest else len(plan.shards),
         size_bytes=size_bytes, tar_bytes=tar_bytes, source_files=facts.files,
         source_bytes=manifest.source_bytes if manifest else facts.source_bytes,
-        fields=manifest.fields if manifest else facts.fields,
+        fields=manifest.fields if manifest else _planned_fields(job),
         classes=None if classes is None else len(classes), order=plan.order, digest=manifest.digest if manifest else None,
         why=(*plan.why, *why_compressed(job.config)),
     )  # fmt: skip

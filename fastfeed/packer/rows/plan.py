@@ -18,6 +18,7 @@ from fastfeed.source.names import KeyMaker
 from fastfeed.source.scan import LeftOut
 from fastfeed.units import format_count, format_size
 
+_SHOWN, _MAX_WHY = 3, 300
 _ABOUT = " (estimated from a few samples)"
 
 
@@ -82,8 +83,11 @@ def plan_rows(
     limited = max(0, len(kept) - (config.limit or len(kept)))
     del kept[config.limit or len(kept) :]
     if not kept:
-        msg = "no sample is left to pack"
-        raise SourceUnreadable(msg, hint="Look at what is left out, and at the skip list.")
+        first = "; ".join(f"{printable(item.source)}: {printable(item.why[:_MAX_WHY])}" for item in left_out[:_SHOWN])
+        msg = (
+            f"no sample is left to pack: all {facts.count:,} are left out ({first}{'; ...' if len(left_out) > _SHOWN else ''})"
+        )
+        raise SourceUnreadable(msg, hint="Look at --root, at --field and at the skip list.")
     source_bytes = facts.source_bytes * len(kept) // max(1, facts.count)
     count = shard_count(len(kept), source_bytes, config)
     base, more = divmod(len(kept), count)

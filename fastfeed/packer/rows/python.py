@@ -6,9 +6,11 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.config import RowConfig
 from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
 from fastfeed.packer.rows import huggingface
+from fastfeed.packer.rows.byname import type_name
 from fastfeed.packer.rows.kinds import is_index
 from fastfeed.packer.rows.labels import LabelReader, to_row
 from fastfeed.packer.rows.source import PROBE_BYTES, PROBES, Reading, Row, RowFacts, RowFailed
@@ -66,7 +68,7 @@ class PythonRows:
     """
 
     def __init__(self, dataset: Any, config: RowConfig) -> None:  # noqa: ANN401 - any map-style dataset
-        self.what = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
+        self.what = type_name(dataset)
         self.dataset, self.classes = dataset, config.classes
         self.reading: Reading | None = None
         """Where a worker notes which row it asks the dataset for."""
@@ -114,11 +116,15 @@ class PythonRows:
         return RowFacts(
             count=count, source_bytes=seen * count // len(rows), exact=len(rows) == count, files=1, layout="dataset",
             identity={**self.identity, "rows": count, "probe": digest.hexdigest()}, classes=self.classes, names=self._names,
-            numbered_classes=self.classes is None, fields=tuple(sorted({m.field for r in rows.values() for m in r.members})),
+            numbered_classes=self.classes is None, fields=self._fields(rows.values()),
             max_field_bytes=self.names.max_field_bytes, columns=self.names.columns,
             why=(f"a dataset of {format_count(count, 'sample')} ({self.what})", *self.why, *self.names.why),
             notes=self._notes(first, rows[first]),
         )  # fmt: skip
+
+    def _fields(self, rows: Iterable[Row]) -> tuple[str, ...]:
+        found = {member.field for row in rows for member in row.members}
+        return tuple(sorted(found | {CLASS_FIELD} if self.labels.labelled else found))
 
     def _probes(self, count: int) -> dict[int, dict[str, Any]]:
         """Rows spread evenly, fewer where they are large; the first is among them."""
