@@ -18,6 +18,8 @@ OnError = Literal["stop", "skip"]
 Codec = Literal["zstd"]
 
 DEFAULT_SHARD_BYTES = 512 << 20
+ENCODINGS = ("png", "npy")
+"""Lossless ways to store a decoded image or an array."""
 DEFAULT_LEVEL, MAX_LEVEL = 3, 22
 DEFAULT_FRAME_BYTES = 256 << 10
 """Texts come out near 0.17 of their tar, and a sample read at random costs a decode of at most so much: 0.2 ms."""
@@ -177,6 +179,12 @@ class RowConfig:
     row_json: bool | None = None
     """Whether a sample gets what is no file and no bytes of its row as a JSON member, which every reader sees. None: yes for
     tables and Python datasets; for lists of files only where a row holds lists or objects, which no column can hold."""
+
+    def __post_init__(self) -> None:
+        wrong = next((codec for _, codec in self.encode if codec not in ENCODINGS), None)
+        if wrong is not None:
+            msg = f"encode names a lossless codec: {', '.join(ENCODINGS)}"
+            raise UsageError(msg, got=repr(wrong))
 
 
 class RowOptions(TypedDict, total=False):

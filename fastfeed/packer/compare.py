@@ -124,7 +124,14 @@ def _flag(name: str) -> str:
 def _told(name: str, value: object) -> str:
     if value is None:
         return "not given"
+    if isinstance(value, list):
+        return ", ".join(map(_part, value)) or "none"
     return format_size(value) if name in {"shard_bytes", "frame_bytes"} and isinstance(value, int) else str(value)
+
+
+def _part(value: object) -> str:
+    """An item of a list of names, or of pairs such as --field NAME=TEMPLATE."""
+    return "=".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def compare_job(job: Job, before: Mapping[str, Any] | None, kept: Listing | None, listing: Listing) -> None:

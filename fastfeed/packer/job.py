@@ -36,10 +36,11 @@ from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
 from fastfeed.packer.probe import probe
 from fastfeed.packer.result import DatasetResult, PackResult
+from fastfeed.packer.rows.asked import RowJob
 from fastfeed.packer.rows.choose import Chosen, choose
 from fastfeed.packer.rows.folder import Folder
 from fastfeed.packer.rows.images import ReencodedRows
-from fastfeed.packer.rows.job import RowJob, pack_rows
+from fastfeed.packer.rows.job import pack_rows
 from fastfeed.packer.rows.splits import pack_splits
 from fastfeed.packer.rows.stream import StreamJob, pack_stream
 from fastfeed.packer.sidecars import write_sidecars
@@ -141,7 +142,7 @@ def _pack_rows(  # noqa: PLR0913 - what was asked for
     if chosen.rows is None:
         if dry_run:
             msg = "there is no plan for an iterable: nobody knows what comes"
-            raise UsageError(msg, got=chosen.where, hint="Give a dataset with a length, or pack with limit= for a trial.")
+            raise UsageError(msg, got=chosen.where, hint="Give a dataset with a length, or pack a few (--limit N) for a trial.")
         stream = StreamJob(
             samples=chosen.samples or (), where=chosen.where, name=chosen.name, destination=job.destination, config=job.config,
             rows=rows, images=images, exclude=job.exclude, progress=job.progress,

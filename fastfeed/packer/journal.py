@@ -129,6 +129,11 @@ class Journal:
             self.notes.append(f"{why}: make sure that no other pack writes there")
         return True
 
+    @property
+    def descriptor(self) -> int:
+        """Of the lock. A forked child must close it: the lock is held as long as any process has it open."""
+        return self._lock
+
     def close(self) -> None:
         """Release the lock; leave what a rerun continues from, and no trace where nothing began."""
         for name in os.listdir(self.folder) if os.path.isdir(self.folder) else ():

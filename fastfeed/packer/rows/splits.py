@@ -13,7 +13,8 @@ from fastfeed.packer.compare import compare_options
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.publish import publish_group
 from fastfeed.packer.result import PackResult
-from fastfeed.packer.rows.job import RowJob, pack_rows
+from fastfeed.packer.rows.asked import RowJob
+from fastfeed.packer.rows.job import pack_rows
 from fastfeed.units import format_count
 
 
