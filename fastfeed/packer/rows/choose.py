@@ -233,7 +233,9 @@ def _refuse(path: str, found: Sequence[str], kind: str, *, anyway: bool) -> None
 
 def _folder(path: str, config: RowConfig, *, anyway: bool) -> Chosen | None:
     """Tables in a folder, or None for a folder of files."""
-    names = sorted(name for name in os.listdir(path) if not name.startswith("."))
+    names = _telling_names(path)
+    if names is None:
+        return None
     tables = [name for name in names if name.lower().endswith(TABLES)]
     if "dataset_dict.json" in names:
         splits = ", ".join(name for name in names if os.path.isdir(os.path.join(path, name)))
@@ -248,6 +250,24 @@ def _folder(path: str, config: RowConfig, *, anyway: bool) -> Chosen | None:
     _refuse_nested_tables(path, others)
     _refuse_large(path, [name for name in names if not name.lower().endswith(_DOCUMENTS)], anyway=anyway)
     return None
+
+
+def _telling_names(path: str) -> list[str] | None:
+    """Names in a folder, sorted; None at the first plain file, for then it is a folder of files: a million are not listed."""
+    found = []
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                ending = os.path.splitext(entry.name.lower())[1]
+                telling = ending in _ALREADY_FAST or entry.name.lower().endswith((*TABLES, *_DOCUMENTS))
+                if entry.name.startswith("."):
+                    continue
+                if not telling and not entry.is_dir():
+                    return None
+                found.append(entry.name)
+    except OSError:
+        return None  # the scan of a folder of files names it, with the reason
+    return sorted(found)
 
 
 def _refuse_splits(path: str, tables: Sequence[str]) -> None:
@@ -266,11 +286,30 @@ def _refuse_nested_tables(path: str, others: Sequence[str]) -> None:
     folders = [name for name in others if os.path.isdir(os.path.join(path, name))]
     if not folders or len(folders) < len(others):
         return
-    below = [os.path.join(name, file) for name in folders for file in sorted(os.listdir(os.path.join(path, name)))]
-    if below and all(file.lower().endswith(TABLES) for file in below):
+    below = []
+    for name in folders:
+        found = _tables_in(os.path.join(path, name))
+        if found is None:
+            return
+        below += [os.path.join(name, file) for file in found]
+    if below:
         shown = repr(os.path.join(path, os.path.dirname(below[0]), "*" + os.path.splitext(below[0])[1]))
         msg = f"the folder holds {format_count(len(below), 'table')} in folders ({below[0]}, ...)"
         raise SourceAmbiguous(msg, path=path, hint=f"Name the tables of one split: {shown}.")
+
+
+def _tables_in(folder: str) -> list[str] | None:
+    """Names of the tables in a folder that holds nothing else; None at the first thing that is none, so that it is cheap."""
+    found = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.name.lower().endswith(TABLES):
+                    return None
+                found.append(entry.name)
+    except OSError:
+        return None  # the scan of a folder of files names it, with the reason
+    return sorted(found)
 
 
 def _saved(path: str, config: RowConfig) -> Chosen:
@@ -288,8 +327,9 @@ def _refuse_large(path: str, names: Sequence[str], *, anyway: bool) -> None:
     if anyway or not names:
         return
     known = {name: _ALREADY_FAST.get(os.path.splitext(name.lower())[1]) for name in names}
-    sizes = [os.path.getsize(os.path.join(path, name)) for name in names if os.path.isfile(os.path.join(path, name))]
-    large = sizes and sum(sizes) // len(sizes) >= _LARGE_BYTES
-    if large and len(sizes) == len(names) and all(known.values()):
+    if not all(known.values()) or not all(os.path.isfile(os.path.join(path, name)) for name in names):
+        return
+    sizes = [os.path.getsize(os.path.join(path, name)) for name in names]
+    if sum(sizes) // len(sizes) >= _LARGE_BYTES:
         msg = f"the folder holds {len(names)} large files, each {known[names[0]]}: packing gains nothing"
         raise NothingGained(msg, path=path, hint="Read them with what made them. --anyway packs them all the same.")
