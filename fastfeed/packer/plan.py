@@ -14,10 +14,11 @@ from fastfeed.archive import tar
 from fastfeed.archive.shard import CLASS_FIELD, SUFFIX, shard_file
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
+from fastfeed.packer.shape import legal_name, shard_reason, shard_stops
 from fastfeed.sample import SkipList, printable
 from fastfeed.source.layout import Draft, read_layout
 from fastfeed.source.lister import UNREADABLE
-from fastfeed.source.names import KeyMaker, safe_key
+from fastfeed.source.names import KeyMaker
 from fastfeed.source.scan import LeftOut, Listing
 from fastfeed.units import format_count, format_size
 
@@ -231,7 +232,7 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
     _refuse_huge(files, sizes, listing)
     source_bytes = sum(sizes) - sum(class_sizes)
     shard_name = draft.split if draft.split and config.name is None else f"{name}-{draft.split}" if draft.split else name
-    stops = _shard_stops(len(chosen.order), source_bytes, config)
+    stops = shard_stops(len(chosen.order), source_bytes, config)
     compressed = config.compress is not None
     offsets, shards = _lay_out(stops, legal_name(shard_name), (starts, sizes, class_sizes), compressed=compressed)
     why = [*draft.why, *_order_reason(chosen, config)]
@@ -315,39 +316,6 @@ def _refuse_huge(files: Sequence[int], sizes: Sequence[int], listing: Listing) -
     raise SourceUnreadable(
         msg, expected="below 8 GiB, the most that every tar reader takes", hint="Split them, or exclude them."
     )
-
-
-def legal_name(name: str) -> str:
-    """A shard name that breaks no reader: letters, digits, - and _, at most 60."""
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in name)
-    return plain if plain == name and 0 < len(name) <= 60 else safe_key(plain.replace("/", "_")[:40] or "data", name, 60, 6)  # noqa: PLR2004 - config's limit
-
-
-def shard_count(samples: int, source_bytes: int, config: PackConfig) -> int:
-    """How many shards: as asked for, else so many that each has about the target's source bytes; none is empty."""
-    if config.shards is not None:
-        return min(config.shards, samples)
-    if config.samples_per_shard is not None:
-        return -(-samples // config.samples_per_shard)
-    return max(1, min(samples, -(-source_bytes // config.shard_bytes)))
-
-
-def shard_reason(shards: int, samples: int, source_bytes: int, config: PackConfig) -> str:
-    """Why there are so many shards."""
-    each = f"{samples // shards:,} to {-(-samples // shards):,}" if samples % shards else f"{samples // shards:,}"
-    text = f"{format_count(shards, 'shard')} of {each} {'sample' if each == '1' else 'samples'}: "
-    if config.shards is not None:
-        return text + "asked for" + (" (no shard is empty)" if shards < config.shards else "")
-    if config.samples_per_shard is not None:
-        return text + f"at most {config.samples_per_shard:,} samples a shard were asked for"
-    return text + f"{format_size(source_bytes)} at a target of {format_size(config.shard_bytes)}"
-
-
-def _shard_stops(samples: int, source_bytes: int, config: PackConfig) -> list[int]:
-    """Where each shard's samples end; counts differ by one at most."""
-    shards = shard_count(samples, source_bytes, config)
-    base, more = divmod(samples, shards)
-    return [base * number + min(number, more) for number in range(1, shards + 1)]
 
 
 def _lay_out(

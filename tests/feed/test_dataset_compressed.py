@@ -80,7 +80,7 @@ def photos(tmp_path: Path) -> Path:
 def test_a_damaged_frame_is_named_by_sample_and_frame(photos: Path):
     dataset = fastfeed.open(photos)
     place = next(place for place in dataset._archive.places(5) if place.field == "jpg")
-    store = dataset._reader.store
+    store = dataset._reader.store  # type: ignore[attr-defined]
     assert isinstance(store, FrameStore)
     frame = store._table(place.shard)[store._table(place.shard).frames_of(place.start, place.stop)[0]]
     flip_bit(photos / place.shard, frame.start + 25)

@@ -162,7 +162,7 @@ def test_killed_it_is_continued(tmp_path):
 def test_a_damaged_frame_names_its_sample_and_leaves_no_tar_of_that_shard(both):
     archive = fastfeed.open(both / "zst" / "train")._archive
     place = next(place for place in archive.places(7) if place.field == "jpg")
-    store = fastfeed.open(both / "zst" / "train")._reader.store
+    store = fastfeed.open(both / "zst" / "train")._reader.store  # type: ignore[attr-defined]
     assert isinstance(store, FrameStore)
     table = store._table(place.shard)
     frame = table[table.frames_of(place.start, place.stop)[0]]

@@ -151,7 +151,7 @@ def _files(path: str, found: Sequence[str], config: RowConfig, *, root: str | No
     if kind == "tar":
         from fastfeed.packer.rows.tars import TarRows  # noqa: PLC0415 - indexes the tars when it is made
 
-        return Chosen(path, name, TarRows(found, config))
+        return Chosen(path, name, TarRows.of_paths(found, config))
     _refuse(path, found, kind, anyway=anyway)
     msg = f"{os.path.basename(found[0])} is no source that fastfeed knows"
     hint = "Give a folder, .csv, .tsv, .jsonl, .parquet, .arrow, or tars."

@@ -14,7 +14,6 @@ from fastfeed.config import ImageConfig, PackConfig
 from fastfeed.disk import remove
 from fastfeed.errors import FastfeedError, SourceChanged, SourceUnreadable
 from fastfeed.packer.journal import Journal
-from fastfeed.packer.plan import legal_name
 from fastfeed.packer.rows.asked import Planned
 from fastfeed.packer.rows.images import NotReencoded, Reencoder
 from fastfeed.packer.rows.keyset import KeySet
@@ -25,6 +24,7 @@ from fastfeed.packer.rows.scalars import ScalarColumn
 from fastfeed.packer.rows.source import Row, Scalar
 from fastfeed.packer.rows.values import Names
 from fastfeed.packer.rows.writer import RowOrder, RowShardWriter, wrong_with
+from fastfeed.packer.shape import legal_name
 from fastfeed.packer.shardfile import ShardFile
 from fastfeed.sample import SkipList
 from fastfeed.source.names import safe_key

@@ -11,8 +11,9 @@ from fastfeed.archive import tar
 from fastfeed.archive.shard import shard_file
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceUnreadable, UsageError
-from fastfeed.packer.plan import NOTABLE_BYTES, NOTABLE_OVERHEAD, legal_name, shard_count, shard_reason
+from fastfeed.packer.plan import NOTABLE_BYTES, NOTABLE_OVERHEAD
 from fastfeed.packer.rows.source import GATHER_BYTES, RowFacts
+from fastfeed.packer.shape import legal_name, shard_count, shard_reason
 from fastfeed.sample import SkipList, printable
 from fastfeed.source.names import KeyMaker
 from fastfeed.source.scan import LeftOut
