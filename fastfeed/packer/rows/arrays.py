@@ -19,16 +19,20 @@ _NUMPY_ONLY = "Convert it to a numpy array of numbers, bytes or text; nothing is
 
 def is_array(value: object) -> bool:
     """Whether numpy or torch made it, without importing either."""
-    return _made_by(type(value)) in {"numpy", "torch"}
+    return _maker(value) in {"numpy", "torch"}
 
 
 def is_pil(value: object) -> bool:
     """Whether it is a Pillow image, without importing Pillow."""
-    return _made_by(type(value)) == "PIL"
+    return _maker(value) == "PIL"
 
 
 def _is_tensor(value: object) -> bool:
-    return _made_by(type(value)) == "torch"
+    return _maker(value) == "torch"
+
+
+def _maker(value: object) -> str:
+    return _made_by(type(value))  # type: ignore[arg-type] # types are hashable, whatever their metaclass
 
 
 @lru_cache(maxsize=1 << 10)

@@ -150,16 +150,16 @@ class RowShardWriter:
     def add(self, key: str, row: Row, out: ShardFile) -> None:
         """Write one sample."""
         members: Sequence[RowMember] = row.members
-        has_class = self.order.write_cls and row.label is not None
-        if has_class:
-            members = sorted([*members, RowMember(CLASS_FIELD, b"%d" % row.label)])
+        label = row.label if self.order.write_cls else None
+        if label is not None:
+            members = sorted([*members, RowMember(CLASS_FIELD, b"%d" % label)])
         out.begin_sample()
         pieces, at, block = list[bytes](), self._at, tar.BLOCK_BYTES
         for name, data, source in members:
             size = len(data)
             pieces += (tar.header(member_name(key, name).encode("ascii"), size), data, _PADDINGS[size % block])
             seen = probe(data) if size and data[0] in FIRST_BYTES else NOT_AN_IMAGE
-            made = has_class and name == CLASS_FIELD
+            made = label is not None and name == CLASS_FIELD
             self.record.add_member(name, source, offset=at + block, size_bytes=size, xxh3=digest(data), probe=seen, made=made)
             at += block + size + -size % block
             self._bytes += size
