@@ -5,6 +5,7 @@ numpy, torch and Pillow are asked for only by who gives their objects, so that p
 
 import io
 import warnings
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from fastfeed.errors import UsageError
@@ -18,23 +19,28 @@ _NUMPY_ONLY = "Convert it to a numpy array of numbers, bytes or text; nothing is
 
 def is_array(value: object) -> bool:
     """Whether numpy or torch made it, without importing either."""
-    return any(
-        (base.__module__ == "numpy" and base.__name__ in {"ndarray", "generic"}) or _is_tensor_type(base)
-        for base in type(value).__mro__
-    )
+    return _maker(value) in {"numpy", "torch"}
 
 
 def is_pil(value: object) -> bool:
     """Whether it is a Pillow image, without importing Pillow."""
-    return any(base.__module__ == "PIL.Image" and base.__name__ == "Image" for base in type(value).__mro__)
-
-
-def _is_tensor_type(kind: type) -> bool:
-    return kind.__module__ == "torch" and kind.__name__ == "Tensor"
+    return _maker(value) == "PIL"
 
 
 def _is_tensor(value: object) -> bool:
-    return any(map(_is_tensor_type, type(value).__mro__))
+    return _maker(value) == "torch"
+
+
+def _maker(value: object) -> str:
+    return _made_by(type(value))  # type: ignore[arg-type] # types are hashable, whatever their metaclass
+
+
+@lru_cache(maxsize=1 << 10)
+def _made_by(kind: type) -> str:
+    """numpy, torch or PIL for arrays, tensors and images, empty for any other type. Asked for each value, so it is kept."""
+    known = {("numpy", "ndarray"), ("numpy", "generic"), ("torch", "Tensor"), ("PIL.Image", "Image")}
+    found = (base.__module__.partition(".")[0] for base in kind.__mro__ if (base.__module__, base.__name__) in known)
+    return next(found, "")
 
 
 def looks_like_an_image(value: Any) -> bool:  # noqa: ANN401 - an array

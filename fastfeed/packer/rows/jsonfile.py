@@ -18,7 +18,8 @@ from fastfeed.packer.rows.values import MAX_COLUMN_TEXT
 from fastfeed.source.textfile import COMPRESSED, open_bytes
 
 _BOM = b"\xef\xbb\xbf"
-_STRIDE, _MAX_PLACES = 64, 1 << 18
+_STRIDE, _MAX_PLACES = 16, 1 << 18
+"""A place is kept for each so many rows, for fewer where there would be too many."""
 _HINT = "Each line must be one JSON object."
 
 

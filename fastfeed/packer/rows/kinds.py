@@ -18,6 +18,8 @@ TOLD: Mapping[Kind, str] = {
 }  # fmt: skip
 """Kinds as messages call them."""
 _ATOMS = frozenset({bool, int, float, str, type(None)})
+_KIND_OF: Mapping[type, Kind] = {str: "text", bytes: "bytes", int: "json", float: "json", bool: "json"}
+"""Of what plain() gives, most values."""
 _AS_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)
 _HINT = "Give bytes, str, numbers, lists and dicts of those, or numpy arrays."
 
@@ -53,9 +55,10 @@ def kind_of(name: str, value: Any) -> Kind:  # noqa: ANN401 - what plain() gave,
     Raises:
         UsageError: Nothing that can be stored without loss; the part of it that cannot is named.
     """
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, bytes) or is_media(value):
+    known = _KIND_OF.get(type(value))
+    if known is not None:
+        return known
+    if is_media(value):
         return "bytes"
     if is_array(value):
         return "array"
@@ -126,8 +129,8 @@ def json_bytes(name: str, value: Any) -> bytes:  # noqa: ANN401
         UsageError: JSON does not take it.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, default=_default)
-        return text.encode() if text.isprintable() or _is_unicode(text) else json.dumps(value, default=_default).encode()
+        text = _PLAIN.encode(value)
+        return text.encode() if text.isascii() or _is_unicode(text) else _ESCAPING.encode(value).encode()
     except (ValueError, TypeError, RecursionError) as error:
         msg = f"{name} cannot be written as JSON ({error})"
         raise UsageError(msg, hint=_HINT) from error
@@ -139,6 +142,9 @@ def _default(value: object) -> str:
         msg = f"of {type(value).__qualname__} JSON knows nothing"
         raise TypeError(msg)
     return text
+
+
+_PLAIN, _ESCAPING = json.JSONEncoder(ensure_ascii=False, default=_default), json.JSONEncoder(default=_default)
 
 
 def _is_unicode(text: str) -> bool:

@@ -65,7 +65,9 @@ class RowRecord:
     def add_sample(self, key: str, members: int, label: int | None, scalars: Mapping[str, Scalar] | None) -> None:
         """A sample; its members are added by add_member."""
         for name, value in scalars.items() if scalars else ():
-            column = self.scalars.setdefault(name, ScalarColumn())
+            column = self.scalars.get(name)
+            if column is None:
+                column = self.scalars[name] = ScalarColumn()
             column.pad(len(self.keys))
             column.add(value)
         self.keys.append(key)
@@ -86,13 +88,21 @@ class RowRecord:
             probe: What its header says.
             made: It is the class member, which pack made.
         """
-        number = self._numbers.setdefault(name, len(self._numbers))
-        if number == len(self.fields):
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self.fields)
             self.fields.append(name)
         self.sources.append(source)
-        values = (number, made, offset, size_bytes, xxh3, probe.width, probe.height, probe.codec, probe.orientation)
-        for column, value in zip(self.members.values(), values, strict=True):
-            column.append(value)
+        columns = self.members
+        columns["field"].append(number)
+        columns["made"].append(made)
+        columns["offset"].append(offset)
+        columns["size"].append(size_bytes)
+        columns["xxh3"].append(xxh3)
+        columns["width"].append(probe.width)
+        columns["height"].append(probe.height)
+        columns["codec"].append(probe.codec)
+        columns["orientation"].append(probe.orientation)
 
     def samples(self) -> Iterator[tuple[str, list[tuple[str, int]]]]:
         """Key, and field and checksum of each member, sample by sample."""

@@ -33,7 +33,8 @@ class ScalarColumn:
 
     def pad(self, rows: int) -> None:
         """Missing values up to a row."""
-        self.codes.extend(bytes(rows - len(self.codes)))
+        if rows > len(self.codes):
+            self.codes.extend(bytes(rows - len(self.codes)))
 
     def add(self, value: Scalar) -> None:
         """The next sample's value."""

@@ -22,6 +22,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from fastfeed.archive.shard import CLASS_FIELD, LEGAL_FIELD, MAX_FIELD_BYTES, is_safe_source
@@ -310,6 +311,7 @@ def _refuse_decoded(name: str, value: Any) -> NoReturn:  # noqa: ANN401
     raise UsageError(msg, expected=f"encode= one of {', '.join(ENCODINGS)}", got=type(value).__qualname__, hint=hint)
 
 
+@lru_cache(maxsize=1 << 12)
 def _own_field(name: str) -> str:
     """The name itself where it is a field with an extension that is known, else nothing."""
     lower = name.lower()
@@ -362,6 +364,8 @@ def _sniffed(value: Any) -> str:  # noqa: ANN401 - bytes, or a pair of bytes and
 
 def safe_path(path: str) -> str:
     """An original path as the index takes it: relative, without the parts that lead elsewhere; empty where nothing is left."""
+    if not path:
+        return ""
     parts = [part for part in path.split("/") if part not in {"", ".", ".."}]
     try:
         raw = os.fsencode("/".join(parts))

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 from fastfeed.archive import tar
 from fastfeed.archive.shard import CLASS_FIELD, LEGAL_FIELD, MAX_FIELD_BYTES, digest, member_name
@@ -18,6 +19,8 @@ from fastfeed.source import wire
 _REPORT_SECONDS = 0.1
 _MAX_FAILURES, _MORE_FAILURES_SECONDS = 100, 2.0
 """A run that stops at a failure names more of the same shard: at most so many, found within so long."""
+
+_PADDINGS = [tar.padding(size) for size in range(tar.BLOCK_BYTES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +149,22 @@ class RowShardWriter:
 
     def add(self, key: str, row: Row, out: ShardFile) -> None:
         """Write one sample."""
-        members = list(row.members)
-        if self.order.write_cls and row.label is not None:
-            members = sorted([*members, RowMember(CLASS_FIELD, b"%d" % row.label)])
+        members: Sequence[RowMember] = row.members
+        label = row.label if self.order.write_cls else None
+        if label is not None:
+            members = sorted([*members, RowMember(CLASS_FIELD, b"%d" % label)])
         out.begin_sample()
+        pieces, at, block = list[bytes](), self._at, tar.BLOCK_BYTES
         for name, data, source in members:
-            padding = bytes(tar.padding_bytes(len(data)))
-            out.write(tar.header(member_name(key, name).encode("ascii"), len(data)), data, padding)
-            offset, self._at = self._at + tar.BLOCK_BYTES, self._at + tar.BLOCK_BYTES + len(data) + len(padding)
-            seen = probe(data) if data and data[0] in FIRST_BYTES else NOT_AN_IMAGE
-            made = name == CLASS_FIELD and self.order.write_cls and row.label is not None
-            self.record.add_member(name, source, offset=offset, size_bytes=len(data), xxh3=digest(data), probe=seen, made=made)
-            self._bytes += len(data)
+            size = len(data)
+            pieces += (tar.header(member_name(key, name).encode("ascii"), size), data, _PADDINGS[size % block])
+            seen = probe(data) if size and data[0] in FIRST_BYTES else NOT_AN_IMAGE
+            made = label is not None and name == CLASS_FIELD
+            self.record.add_member(name, source, offset=at + block, size_bytes=size, xxh3=digest(data), probe=seen, made=made)
+            at += block + size + -size % block
+            self._bytes += size
+        out.write(*pieces)
+        self._at = at
         self.record.add_sample(key, len(members), row.label, row.scalars)
         self._samples += 1
         if time.monotonic() >= self._due:
@@ -167,6 +174,11 @@ class RowShardWriter:
         self.report(self._samples, self._bytes)
         self._samples = self._bytes = 0
         self._due = time.monotonic() + _REPORT_SECONDS
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_legal(name: str) -> bool:
+    return LEGAL_FIELD.fullmatch(name) is not None and len(name) <= MAX_FIELD_BYTES
 
 
 def wrong_with(key: str, row: Row) -> str | None:
@@ -179,7 +191,7 @@ def wrong_with(key: str, row: Row) -> str | None:
     if CLASS_FIELD in fields and row.label is not None:
         return f"it has a field {CLASS_FIELD} of its own beside its class"
     for member in row.members:
-        if not LEGAL_FIELD.fullmatch(member.field) or len(member.field) > MAX_FIELD_BYTES:
+        if not _is_legal(member.field):
             rule = f"words of a-z 0-9 _ + - joined by dots, at most {MAX_FIELD_BYTES} bytes"
             return f"its field {member.field!r} is not legal: {rule}"
         if len(key) + 1 + len(member.field) > tar.MAX_NAME_BYTES:
