@@ -100,7 +100,7 @@ def pack_once(order: Record) -> Record:
 
 
 def read_once(order: Record) -> Record:
-    """Seconds a sample at random, alone and in batches, and of all samples in their order; page cache warm."""
+    """CPU a sample at random, alone and in batches, and of all samples in their order; page cache warm."""
     import fastfeed
     from fastfeed.store.frames import FRAMES
 
@@ -114,9 +114,9 @@ def read_once(order: Record) -> Record:
     in_order = [range(at, min(count, at + BATCH)) for at in range(0, count, BATCH)]
 
     def timed(call: Callable[[], object]) -> float:
-        began = time.perf_counter()
+        began = time.process_time()
         call()
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     raw[0]
     return {
@@ -157,7 +157,7 @@ def tell(name: str, records: list[Record]) -> None:
     print(f"\n{name}: {first['samples']:,} samples, {first['files']:,} files, {first['tar_bytes'] / 1e6:,.1f} MB of tar")
     head = ["shards", "size / tar", "pack CPU s"]
     reads = bool(records[0]["reads"])
-    head += ["random read, us", "in batches, us", "sequential, MB of tar / s"] if reads else []
+    head += ["random read, CPU us", "in batches, CPU us", "in order, MB of tar / CPU s"] if reads else []
     rows = []
     for record in records:
         done = record["packs"][0]
