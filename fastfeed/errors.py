@@ -191,3 +191,18 @@ class DecodeError(FastfeedError):
     """The bytes are as packed, but no decoder takes them."""
 
     exit_code = 8
+
+
+class FastfeedWarning(UserWarning):
+    """Something that was done or found without being asked, and that the user should know."""
+
+
+def warn(text: str) -> None:
+    """Give a FastfeedWarning at the line outside of fastfeed from which this was reached."""
+    import inspect  # noqa: PLC0415 - 5 ms that only a warning costs
+    import warnings  # noqa: PLC0415
+
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "fastfeed":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, FastfeedWarning, stacklevel=level)

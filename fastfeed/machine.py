@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from fastfeed.cgroups import cpu_quota, memory_limit, throttling
-from fastfeed.config import LaunchConfig, launch_config
+from fastfeed.environment import LaunchConfig, launch_config
 from fastfeed.mounts import mount_of, mounts
 from fastfeed.units import format_count, format_seconds, format_size
 

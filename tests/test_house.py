@@ -37,6 +37,7 @@ def test_packing_needs_no_torch_and_no_pillow():
         "torch",
         "PIL",
         "nvidia",
+        "zstandard",
     }
 
 

@@ -7,7 +7,7 @@ import machines
 import pytest
 from machines import GIB, lay_out, topology
 
-from fastfeed.config import LaunchConfig
+from fastfeed.environment import LaunchConfig
 from fastfeed.machine import (
     Gpus,
     Processors,

@@ -19,6 +19,7 @@ import pytest
 import webdataset
 from helpers import ROOT, SHARED_DATA, encoded, make_photos, packed, photo
 from PIL import Image
+from tarring import gzipped, pairs, tar_of, write_tar
 
 import fastfeed
 from fastfeed.archive.sidecars import READERS
@@ -230,3 +231,16 @@ def test_the_script_for_the_other_readers_runs():
     done = subprocess.run([sys.executable, str(ROOT / "tools" / "readers")], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "all of it is equal"), done.stdout + done.stderr
     assert len([line for line in done.stdout.splitlines() if line.endswith("every byte equal")]) >= 12
+
+
+def test_the_index_of_tars_in_place_is_invisible(hf: Any, tmp_path: Path):
+    """Beside tars lies a hidden folder: Hugging Face datasets, which looks at all there is, reads the tars alone."""
+    for number in range(2):
+        write_tar(tmp_path / "tars" / f"train-{number}.tar", pairs(6, 6 * number))
+    (tmp_path / "tars" / "more.tgz").write_bytes(gzipped(tar_of(pairs(2, 50))))
+    fastfeed.index_tars([str(path) for path in (tmp_path / "tars").iterdir()])
+    (tmp_path / "tars" / "more.tgz").unlink()
+    assert len(os.listdir(tmp_path / "tars" / ".fastfeed-index")) == 3
+    rows = hf.load_dataset(str(tmp_path / "tars"), split="train", cache_dir=str(tmp_path / "cache"))
+    assert [row["__key__"] for row in rows] == [f"{number:06d}" for number in range(12)]
+    gc.collect()

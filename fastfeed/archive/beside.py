@@ -129,12 +129,12 @@ def prove_plain(archive: Archive) -> None:
     Raises:
         UsageError: The shards are compressed.
     """
-    if getattr(archive.manifest, "compression", None):
+    if archive.manifest.compression is not None:
         raise compressed(archive.path)
 
 
 def compressed(path: str | None = None) -> UsageError:
     """The error for compressed shards."""
     msg = "the shards are compressed, and no other reader opens such shards at random"
-    hint = "Unpack them to plain tar first, or pack without compression."
+    hint = "fastfeed unpack --shards makes plain tars of them; or pack without --compress."
     return UsageError(msg, path=path, hint=hint) if path is not None else UsageError(msg, hint=hint)

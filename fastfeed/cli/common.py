@@ -1,9 +1,12 @@
 """What all commands share: --json, --quiet, --debug, the progress that fits them, and what to say after Ctrl-C."""
 
 import functools
-from collections.abc import Callable, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import click
 
@@ -38,6 +41,45 @@ class Output:
     def close(self) -> None:
         """Give the terminal back, whatever ended the command."""
         self._progress.finish()
+
+
+class Stdout:
+    """Standard output while a user's own code runs: what it prints goes to stderr, so that ours can be read by a program.
+
+    Args:
+        aside: Whether there is such code; without it nothing is done.
+    """
+
+    def __init__(self, *, aside: bool) -> None:
+        self._aside, self._own = aside, -1
+
+    def __enter__(self) -> Self:
+        if self._aside:
+            sys.stdout.flush()
+            self._own = os.dup(1)
+            os.dup2(2, 1)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._own >= 0:
+            sys.stdout.flush()
+            os.dup2(self._own, 1)
+            os.close(self._own)
+            self._own = -1
+
+    @contextmanager
+    def ours(self) -> Iterator[None]:
+        """For a while standard output is where it was."""
+        if self._own < 0:
+            yield
+            return
+        sys.stdout.flush()
+        os.dup2(self._own, 1)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            os.dup2(2, 1)
 
 
 class Size(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4

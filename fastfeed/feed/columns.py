@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfeed.archive.dataset import Archive
+from fastfeed.archive.catalog import Catalog
 from fastfeed.archive.index import MEMBER, SAMPLE, MappedColumns, Strings, Texts, column_names
 from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.archive.usercolumn import USER
@@ -46,7 +46,7 @@ class Columns:
         UsageError: Two side tables have a column of one name.
     """
 
-    def __init__(self, archive: Archive, joined: Sequence[MappedColumns] = ()) -> None:
+    def __init__(self, archive: Catalog, joined: Sequence[MappedColumns] = ()) -> None:
         self._archive = archive
         self._joined: dict[str, MappedColumns] = {}
         for table in joined:

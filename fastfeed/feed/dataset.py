@@ -9,21 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from fastfeed.archive.dataset import Archive, Place, datasets_in
+from fastfeed.archive.catalog import Catalog, Place
+from fastfeed.archive.dataset import Archive
 from fastfeed.archive.index import SAMPLE
 from fastfeed.archive.shard import CLASS_FIELD
-from fastfeed.errors import DecodeError, ManifestDamaged, NotADataset, UsageError
+from fastfeed.errors import DecodeError, ManifestDamaged, UsageError
 from fastfeed.feed import fields as registry
 from fastfeed.feed import select
 from fastfeed.feed.columns import Columns
 from fastfeed.feed.extra import Extra, join
 from fastfeed.feed.fields import Decoder
 from fastfeed.feed.selectable import Selectable
+from fastfeed.feed.skipping import Skip, kept_positions
 from fastfeed.feed.views import MemberFile, Samples
 from fastfeed.media import is_image_field
 from fastfeed.sample import SampleId, SkipEntry
-from fastfeed.store.local import LocalStore
-from fastfeed.store.members import MemberReader
+from fastfeed.store.members import MemberReader, Reader, store_of
 from fastfeed.trace import NULL, Recorder
 from fastfeed.units import format_count
 
@@ -49,6 +50,7 @@ class PackedDataset(Selectable, Dataset[Any]):
         extra: A table (.csv .tsv .jsonl .parquet) whose rows name samples by a column key, path or index; or a mapping name ->
             array, a value a sample; or a list of such. Their columns are joined to the dataset's (feed/extra.py).
         recorder: Hears of each sample's stages read, decode, transform, by its position in this very dataset or view.
+        skip: A skip list (JSONL file): its samples are left out, and the positions of the others close up.
 
     Raises:
         NotADataset: No packed dataset there.
@@ -56,8 +58,8 @@ class PackedDataset(Selectable, Dataset[Any]):
         IndexDamaged: Its index.
         ShardDamaged: A shard is missing or has the wrong size.
         SourceError: A table in extra.
-        UsageError: A field, column or decoder that there is not, a transform that fits no sample, or a table that cannot be
-            joined.
+        UsageError: A field, column or decoder that there is not, a transform that fits no sample, a table that cannot be
+            joined, or a skip list that names no sample.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - ImageFolder's order, then ours
@@ -71,6 +73,7 @@ class PackedDataset(Selectable, Dataset[Any]):
         *,
         extra: Extra | Sequence[Extra] | None = None,
         recorder: Recorder = NULL,
+        skip: Skip | None = None,
     ) -> None:
         if decode != "exact":
             msg = f"decode={decode!r} is not known"
@@ -85,25 +88,36 @@ class PackedDataset(Selectable, Dataset[Any]):
         """The fields that are read: those asked for, else all that the dataset has."""
         self.recorder = recorder
         self.selection = None
-        archive = Archive(self.path)
-        archive.prove_shard_sizes()
-        self.extras = join(archive, extra)
+        self.notes: tuple[str, ...] = ()
+        """What was decided or found at opening, in sentences."""
+        catalog, reader = self._load()
+        catalog.prove()
+        self.extras = join(catalog, extra)
         """The side tables; print one to see what came of joining it."""
-        self._open(archive)
+        if skip is not None:
+            positions, self.notes = kept_positions(skip, catalog)
+            self.selection = select.Selection(positions)
+        self._open(catalog, reader)
         self._check_arguments()
         self.fields = (*(name for name in self._known if name in self._wanted), *self._cells)
 
-    def _open(self, archive: Archive) -> None:
-        self._archive = archive
-        self._columns = Columns(archive, [table.columns for table in self.extras])
-        self.digest = self._archive.manifest.digest
+    _made_anew = "the dataset was packed anew"
+    _no_classes = "this dataset has no classes: it was not packed from class folders"
+
+    def _load(self) -> tuple[Catalog, Reader]:
+        """What the samples are, and what reads them; by path, in every process anew."""
+        archive = Archive(self.path)
+        return archive, MemberReader(archive, store_of(archive))
+
+    def _open(self, catalog: Catalog, reader: Reader) -> None:
+        self._archive, self._reader = catalog, reader
+        self._columns = Columns(catalog, [table.columns for table in self.extras])
+        self.digest = catalog.digest
         """Of the dataset: changes with any byte of it."""
         self._targets: NDArray[np.int64] | None = None
-        self._reader = MemberReader(self._archive, LocalStore(self.path))
-        manifest = self._archive.manifest
-        self._unwritten_class = manifest.classes is not None and CLASS_FIELD not in manifest.fields
-        """Packed with --no-cls: the class of a sample is in the index alone."""
-        self._known = sorted({*manifest.fields, *([CLASS_FIELD] if self._unwritten_class else [])})
+        self._unwritten_class = catalog.classes is not None and CLASS_FIELD not in catalog.fields
+        """The class of a sample is in the index alone: packed with --no-cls, or the number of a folder of plain files."""
+        self._known = sorted({*catalog.fields, *([CLASS_FIELD] if self._unwritten_class else [])})
         chosen = self._known if self.fields is None else [name for name in self._known if name in set(self.fields)]
         self._wanted = frozenset(chosen)
         others = [name for name in dict.fromkeys(self.fields or ()) if name not in self._known]
@@ -133,7 +147,7 @@ class PackedDataset(Selectable, Dataset[Any]):
                 expected = f"among {', '.join([*sorted(self._wanted), *self._cells])}"
                 raise UsageError(msg, path=self.path, expected=expected, got=", ".join(self.transform))
         if self._unwritten_class and CLASS_FIELD in self.decoders:
-            msg = "the class of these samples is a number in the index (packed with --no-cls): there are no bytes to decode"
+            msg = "the class of these samples is a number in the index, not a member of their own: there are no bytes to decode"
             raise UsageError(msg, path=self.path, got=f"decoders for {CLASS_FIELD}")
         if self.target_transform is not None and CLASS_FIELD not in self._wanted:
             msg = "target_transform needs a class, and the samples have none"
@@ -147,9 +161,9 @@ class PackedDataset(Selectable, Dataset[Any]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         digest = state["digest"]
         self.__dict__.update(state)
-        self._open(Archive(self.path))
+        self._open(*self._load())
         if self.digest != digest:
-            msg = "the dataset was packed anew since this object was made"
+            msg = f"{self._made_anew} since this object was made"
             raise ManifestDamaged(msg, path=self.path, expected=digest, got=self.digest, hint="Open it again.")
 
     # ------------------------------------------------------------------------------------------------ samples
@@ -202,8 +216,7 @@ class PackedDataset(Selectable, Dataset[Any]):
         with self.recorder.span("decode", at):
             values = {place.field: self._value(position, place, data) for place, data in zip(places, payloads, strict=True)}
             if self._unwritten_class and CLASS_FIELD in self._wanted:
-                label = int(self._archive.index.array(SAMPLE, "label")[position])
-                values = dict(sorted([*values.items(), (CLASS_FIELD, label)]))
+                values = dict(sorted([*values.items(), (CLASS_FIELD, self._archive.label(position))]))
             for name, cell in self._cells.items():
                 values[name] = cell(position)
         with self.recorder.span("transform", at):
@@ -216,9 +229,9 @@ class PackedDataset(Selectable, Dataset[Any]):
             if isinstance(error, DecodeError):
                 raise self._reader.located(error, position, place) from error
             given = self.decoders.get(place.field, self.decoders.get(place.field.rpartition(".")[2]))
-            explained = registry.explain(error, place.field, data, own=not callable(given))
+            explained = registry.explain(error, place.field, data, self._archive.undecodable, own=not callable(given))
             located = self._reader.located(explained, position, place)
-            if located.source is not None and located.hint is not None and "--exclude" in located.hint:
+            if located.source is not None and located.hint == self._archive.undecodable:
                 located.hint += f" (a line of the skip list: {SkipEntry(source=located.source, kind='undecodable').to_json()})"
             raise located from error
 
@@ -255,10 +268,9 @@ class PackedDataset(Selectable, Dataset[Any]):
         Raises:
             UsageError: The dataset has no classes.
         """
-        names = self._archive.manifest.classes
+        names = self._archive.classes
         if names is None:
-            msg = "this dataset has no classes: it was not packed from class folders"
-            raise UsageError(msg, path=self.path)
+            raise UsageError(self._no_classes, path=self.path)
         return list(names)
 
     @property
@@ -269,7 +281,8 @@ class PackedDataset(Selectable, Dataset[Any]):
     @property
     def targets(self) -> NDArray[np.int64]:
         """Class number of each sample; int64, shape (samples,). A read-only view of the index; of a view, a copy."""
-        self.classes  # noqa: B018 - its error says why there are none
+        if not self._archive.index.has(SAMPLE, "label"):
+            self.classes  # noqa: B018 - its error says why there are none
         if self._targets is None:
             self._targets = self.column("label")
         return self._targets
@@ -291,34 +304,9 @@ class PackedDataset(Selectable, Dataset[Any]):
         return SampleId(position, self._archive.key(position), self._archive.source(position))
 
     def __repr__(self) -> str:
-        manifest = self._archive.manifest
-        classes = "" if manifest.classes is None else f", {len(manifest.classes)} classes"
-        fields = "+".join(self.fields or ())
-        shards = format_count(len(manifest.shards), "shard")
+        archive = self._archive
+        classes = "" if archive.classes is None else f", {len(archive.classes)} classes"
         some = "" if self.selection is None else f"{len(self):,} of "
         extras = "".join(f"; {table.report}" for table in self.extras)
-        samples = format_count(len(self._archive), "sample")
-        return f"PackedDataset({self.path!r}: {some}{samples} of {fields}{classes}, {shards}{extras})"
-
-
-def open(
-    path: str | os.PathLike[str],
-    transform: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]] | None = None,
-    **options: Any,  # noqa: ANN401 - PackedDataset's
-) -> PackedDataset:
-    """Open a packed dataset.
-
-    Args:
-        path: What pack wrote; of a pack with splits, the folder of one of them.
-        transform: As PackedDataset's.
-        **options: The other arguments of PackedDataset.
-
-    Raises:
-        NotADataset: Nothing packed is there, or the folder holds several splits.
-    """
-    folders = datasets_in(os.fsdecode(path))
-    if len(folders) > 1:
-        names = ", ".join(map(os.path.basename, folders))
-        msg = f"this folder holds the splits {names}, not one dataset"
-        raise NotADataset(msg, path=os.fsdecode(path), hint=f"Open one of them: fastfeed.open({folders[0]!r}).")
-    return PackedDataset(folders[0], transform, **options)
+        samples = f"{some}{format_count(len(archive), 'sample')} of {'+'.join(self.fields or ())}"
+        return f"{type(self).__name__}({self.path!r}: {samples}{classes}, {archive.parts()}{extras})"

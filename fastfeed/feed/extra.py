@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfeed.archive import columns
+from fastfeed.archive.catalog import Catalog
 from fastfeed.archive.columns import BYTES, ColumnData
-from fastfeed.archive.dataset import Archive
 from fastfeed.archive.index import SAMPLE, MappedColumns
 from fastfeed.archive.usercolumn import USER, UserColumn
 from fastfeed.errors import IndexDamaged, SourceChanged, SourceError, SourceUnreadable, UsageError
@@ -108,7 +108,7 @@ class Joined:
         return f"<{self.report}>"
 
 
-def join(archive: Archive, given: Extra | Sequence[Extra] | None) -> tuple[Joined, ...]:
+def join(archive: Catalog, given: Extra | Sequence[Extra] | None) -> tuple[Joined, ...]:
     """Join side tables to a dataset.
 
     Args:
@@ -126,7 +126,7 @@ def join(archive: Archive, given: Extra | Sequence[Extra] | None) -> tuple[Joine
     return tuple(_arrays(archive, one) if isinstance(one, Mapping) else _table(archive, one) for one in several)
 
 
-def _table(archive: Archive, given: Any) -> Joined:  # noqa: ANN401 - what a user passed
+def _table(archive: Catalog, given: Any) -> Joined:  # noqa: ANN401 - what a user passed
     if not isinstance(given, str | os.PathLike):
         msg = "extra takes the path of a table, a mapping of arrays by name, or a list of these"
         raise UsageError(msg, got=type(given).__name__, hint="A data frame is one with dict(frame).")
@@ -159,7 +159,7 @@ def _stamp(path: str) -> tuple[int, int]:
     return facts.st_size, facts.st_mtime_ns
 
 
-def _joined(archive: Archive, table: Table, name: str) -> tuple[list[UserColumn], JoinReport]:
+def _joined(archive: Catalog, table: Table, name: str) -> tuple[list[UserColumn], JoinReport]:
     """The table's columns, a sample a row, and what came of it."""
     on, samples = _samples(archive, table, name)
     rows = np.full(len(archive), -1, dtype=np.int64)
@@ -182,7 +182,7 @@ def _joined(archive: Archive, table: Table, name: str) -> tuple[list[UserColumn]
     return found, report
 
 
-def _samples(archive: Archive, table: Table, name: str) -> tuple[str, NDArray[np.int64]]:
+def _samples(archive: Catalog, table: Table, name: str) -> tuple[str, NDArray[np.int64]]:
     """The column that says which sample a row is of, and the sample of each row, -1 for none.
 
     Raises:
@@ -212,7 +212,7 @@ def _first_misses(table: Table, on: str, samples: NDArray[np.int64]) -> list[str
     return [f"{table.where(row)}: {cells[row]!r}" for row in np.flatnonzero(samples < 0)[:_SHOWN].tolist()]
 
 
-def _prove_single(archive: Archive, table: Table, samples: NDArray[np.int64], name: str) -> None:
+def _prove_single(archive: Catalog, table: Table, samples: NDArray[np.int64], name: str) -> None:
     order = np.argsort(samples, kind="stable")
     twice = np.flatnonzero((samples[order][1:] == samples[order][:-1]) & (samples[order][1:] >= 0))
     if len(twice):
@@ -244,7 +244,7 @@ def _picked(column: UserColumn, rows: NDArray[np.int64]) -> UserColumn:
     return UserColumn(name, "float64", memoryview(wide), f"{why}; float64, since samples have no row (NaN)")  # type: ignore[arg-type]
 
 
-def _arrays(archive: Archive, given: Mapping[str, Any]) -> Joined:
+def _arrays(archive: Catalog, given: Mapping[str, Any]) -> Joined:
     """Arrays as columns."""
     found = [_array(name, value, len(archive)) for name, value in given.items()]
     digest = hashlib.sha256(_RULES)

@@ -7,7 +7,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fastfeed.archive.dataset import Archive
+from fastfeed.archive.catalog import Catalog
 from fastfeed.archive.index import MEMBER, Strings
 from fastfeed.archive.usercolumn import UserColumn
 from fastfeed.errors import UsageError
@@ -37,7 +37,7 @@ def candidates(names: Sequence[str], table: str) -> list[str]:
     return [name for name in found if BY[name] != "index"] or found
 
 
-def matched(archive: Archive, what: str, wanted: Sequence[bytes]) -> NDArray[np.int64]:
+def matched(archive: Catalog, what: str, wanted: Sequence[bytes]) -> NDArray[np.int64]:
     """The sample that each row names.
 
     Args:
@@ -54,15 +54,27 @@ def matched(archive: Archive, what: str, wanted: Sequence[bytes]) -> NDArray[np.
     """
     if what == "key":
         return places(archive.index.keys, wanted)
-    if not archive.index.has(MEMBER, "source"):
-        msg = "this dataset does not know from which files its samples came, so a table cannot be joined by path"
-        raise UsageError(msg, path=archive.path, hint="Join it by key or by index.")
     plain = [name.removeprefix(b"./") for name in wanted]
+    if not archive.index.has(MEMBER, "source"):
+        return _by_members(archive, plain)
     rows = places(archive.index.strings(MEMBER, "source"), plain)
     starts = archive.index.sample_starts()
     samples = np.searchsorted(starts, np.maximum(rows, 0).astype(np.uint64), side="right") - 1
     there = (rows >= 0) & np.fromiter(map(bool, plain), dtype=np.bool_, count=len(plain))  # made members have no path
     return np.where(there, samples, -1).astype(np.int64)
+
+
+def _by_members(archive: Catalog, wanted: Sequence[bytes]) -> NDArray[np.int64]:
+    """Samples by sources that are no column: of tars read in place, where they are made of tar and member.
+
+    Raises:
+        UsageError: The samples have no sources.
+    """
+    if len(archive) and archive.source(0) is None:
+        msg = "this dataset does not know from which files its samples came, so a table cannot be joined by path"
+        raise UsageError(msg, path=archive.path, hint="Join it by key or by index.")
+    found = {source: position for position, source in archive.members_with(set(wanted))}
+    return np.array([found.get(source, -1) for source in wanted], dtype=np.int64)
 
 
 def by_index(column: UserColumn, samples: int, table: str) -> NDArray[np.int64]:

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO, TypeVar
 
-from fastfeed.config import cache_folders
 from fastfeed.disk import disk_error, publish, remove
+from fastfeed.environment import cache_folders
 from fastfeed.errors import DestinationError, FastfeedError
 
 _SUFFIX = ".columns"

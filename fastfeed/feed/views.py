@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastfeed.archive.dataset import Archive, Place
+from fastfeed.archive.catalog import Catalog, Place
 from fastfeed.archive.index import SAMPLE
-from fastfeed.errors import FastfeedError
 from fastfeed.sample import escape
-from fastfeed.store.members import MemberReader
+from fastfeed.store.members import Reader
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,9 +23,9 @@ class Samples(Sequence[tuple[str, int | None]]):
         rows: Positions of those that a view of it shows; None for all.
     """
 
-    def __init__(self, archive: Archive, rows: "NDArray[np.int64] | None" = None) -> None:
+    def __init__(self, archive: Catalog, rows: "NDArray[np.int64] | None" = None) -> None:
         self._archive, self._rows = archive, range(len(archive)) if rows is None else rows
-        self._labels = archive.index.array(SAMPLE, "label") if archive.index.has(SAMPLE, "label") else None
+        self._labelled = archive.index.has(SAMPLE, "label")
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -35,7 +34,7 @@ class Samples(Sequence[tuple[str, int | None]]):
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
         position = int(self._rows[range(len(self))[index]])
-        label = None if self._labels is None else int(self._labels[position])
+        label = self._archive.label(position) if self._labelled else None
         return escape(self._archive.source(position) or b""), label
 
 
@@ -71,7 +70,7 @@ class Picked(Sequence[Any]):
 class MemberFile(io.RawIOBase):
     """A member's bytes as an unbuffered file."""
 
-    def __init__(self, reader: MemberReader, position: int, place: Place) -> None:
+    def __init__(self, reader: Reader, position: int, place: Place) -> None:
         super().__init__()
         self._reader, self._position, self._place, self._at = reader, position, place, 0
 
@@ -99,13 +98,11 @@ class MemberFile(io.RawIOBase):
 
         Raises:
             ShardDamaged: The shard is missing or cut.
+            SourceError: A plain file is missing or has changed.
         """
         start = min(self._place.start + self._at, self._place.stop)
         stop = min(start + len(buffer), self._place.stop)
-        try:
-            data = self._reader.store.read(self._place.shard, start, stop)
-        except FastfeedError as error:
-            raise self._reader.located(error, self._position, self._place) from error
+        data = self._reader.read_part(self._position, self._place, start, stop)
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

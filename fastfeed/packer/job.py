@@ -4,7 +4,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Unpack
 
 from fastfeed.archive.dataset import Archive
@@ -30,14 +30,17 @@ from fastfeed.errors import (
 )
 from fastfeed.machine import free_bytes, processors
 from fastfeed.packer.compare import compare_job, compare_published, listed_left_out, published, standing
+from fastfeed.packer.compression import encoder_of, notes_of, prove_frames, why_compressed
 from fastfeed.packer.crew import Crew
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
+from fastfeed.packer.probe import probe
 from fastfeed.packer.result import DatasetResult, PackResult
+from fastfeed.packer.rows.asked import RowJob
 from fastfeed.packer.rows.choose import Chosen, choose
 from fastfeed.packer.rows.folder import Folder
 from fastfeed.packer.rows.images import ReencodedRows
-from fastfeed.packer.rows.job import RowJob, pack_rows
+from fastfeed.packer.rows.job import pack_rows
 from fastfeed.packer.rows.splits import pack_splits
 from fastfeed.packer.rows.stream import StreamJob, pack_stream
 from fastfeed.packer.sidecars import write_sidecars
@@ -84,9 +87,10 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         progress: Hears how far it is.
         on_plan: Called with the plan (a record with dry_run set) before the first byte is written; not for an iterable.
         **options: Fields of fastfeed.config.PackConfig: shard_bytes (a number, or a text such as "256MiB"), shards,
-            samples_per_shard, shuffle, layout, group, class_map, write_cls, name, limit, hidden, on_error; and of
-            fastfeed.config.RowConfig for what is no folder: field, root, label, key, column, classes, encode, row_json; and
-            of fastfeed.config.ImageConfig to make images smaller: max_side, resize_short, quality, apply_exif, only_field.
+            samples_per_shard, shuffle, layout, group, class_map, write_cls, name, limit, hidden, on_error, compress, level,
+            frame_bytes; and of fastfeed.config.RowConfig for what is no folder: field, root, label, key, column, classes,
+            encode, row_json; and of fastfeed.config.ImageConfig to make images smaller: max_side, resize_short, quality,
+            apply_exif, only_field.
 
     Raises:
         UsageError: An option is wrong.
@@ -103,7 +107,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     root = given.pop("root", None)
     images = image_config({name: given.pop(name) for name in IMAGE_OPTIONS & set(given)})
     config, rows = pack_config(given), row_config(about_rows)
-    prove_readers(readers, compression=getattr(config, "compression", None))
+    prove_readers(readers, compression=config.compress)
     skip = SkipList.read(os.fsdecode(exclude)) if isinstance(exclude, str | os.PathLike) else exclude or SkipList()
     chosen = choose(source, rows, root=None if root is None else os.fsdecode(root), anyway=anyway)  # type: ignore[arg-type]
     if chosen is None and (about_rows or root is not None):
@@ -138,7 +142,7 @@ def _pack_rows(  # noqa: PLR0913 - what was asked for
     if chosen.rows is None:
         if dry_run:
             msg = "there is no plan for an iterable: nobody knows what comes"
-            raise UsageError(msg, got=chosen.where, hint="Give a dataset with a length, or pack with limit= for a trial.")
+            raise UsageError(msg, got=chosen.where, hint="Give a dataset with a length, or pack a few (--limit N) for a trial.")
         stream = StreamJob(
             samples=chosen.samples or (), where=chosen.where, name=chosen.name, destination=job.destination, config=job.config,
             rows=rows, images=images, exclude=job.exclude, progress=job.progress,
@@ -208,10 +212,10 @@ def _refuse_overlap(source: str, destination: str) -> None:
 
 def _identity(config: PackConfig, skip: SkipList, root: str) -> dict[str, object]:
     """All that decides bytes besides the source's files: a rerun must find it equal."""
-    options: dict[str, object] = {**asdict(config), "name": config.name or os.path.basename(root) or "data"}
+    options: dict[str, object] = {**config.record(), "name": config.name or os.path.basename(root) or "data"}
     entries = "\n".join(sorted(entry.to_json() for entry in skip.entries))
     options["exclude"] = hashlib.sha256(entries.encode()).hexdigest()[:16] if entries else None
-    return {"writer": WRITER, "options": options}
+    return {"writer": WRITER, "options": options, **encoder_of(config)}
 
 
 def _scan(job: Job) -> Listing:
@@ -223,7 +227,7 @@ def _planned(job: Job, began: float, *, overwrite: bool) -> PackResult:
     """What pack would do."""
     with job.crew:
         listing = _scan(job)
-    result = _result(job, _plan(job, listing, {}), began, dry_run=True)
+    result = _result(job, _explained(job, _plan(job, listing, {}), listing), began, dry_run=True)
     return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
 
 
@@ -236,6 +240,18 @@ def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
         msg = f"the plan loses {format_count(missing, 'file')}: this is a fault of fastfeed, please report it"
         raise SourceChanged(msg, path=job.source, expected=len(listing), got=len(listing) - missing)
     return plan
+
+
+def _explained(job: Job, plan: PackPlan, listing: Listing) -> PackPlan:
+    """The plan with what compression would gain, by a probe."""
+    framing = job.config.framing
+    if framing is None:
+        return plan
+    prove_frames(job.config, max(shard.size_bytes for dataset in plan.datasets for shard in dataset.shards))
+    found = [probe(dataset, job.source, listing.paths, framing) for dataset in plan.datasets]
+    reasons = [why_compressed(job.config, tried) for tried in found]
+    datasets = [replace(d, why=(*d.why, *why)) for d, why in zip(plan.datasets, reasons, strict=True)]
+    return replace(plan, datasets=tuple(datasets))
 
 
 def _run(
@@ -258,7 +274,7 @@ def _run(
         journal.finish()
         return result
     compare_job(job, journal.read("job.json"), kept, listing)
-    plan = _plan(job, listing, _failed_before(journal))
+    plan = _explained(job, _plan(job, listing, _failed_before(journal)), listing)
     journal.prove_ours(plan)
     if kept is None or journal.read("job.json") != job.identity:  # only now: a source that is refused leaves nothing behind
         journal.begin(job.identity, listing.save())
@@ -343,7 +359,8 @@ def _result(  # noqa: PLR0913 - one record from its parts
         destination=job.destination,
         datasets=tuple(_dataset_result(job, dataset, (manifests or {}).get(dataset.split)) for dataset in plan.datasets),
         left_out=left_out, skipped=sum(item.kind == "unreadable" for item in left_out), limited=plan.limited,
-        notes=plan.notes, workers=workers, workers_why=why, shards_written=writing.written if writing else 0,
+        notes=(*plan.notes, *notes_of(*(manifests or {}).values())),
+        workers=workers, workers_why=why, shards_written=writing.written if writing else 0,
         shards_kept=shards - (writing.written if writing else 0) if manifests else 0, already_packed=already_packed,
         dry_run=dry_run, needs_bytes=plan.size_bytes, free_bytes=free_bytes(job.destination),
         seconds=time.monotonic() - began,
@@ -353,7 +370,8 @@ def _result(  # noqa: PLR0913 - one record from its parts
 def _dataset_result(job: Job, plan: DatasetPlan, manifest: Manifest | None) -> DatasetResult:
     return DatasetResult(
         split=plan.split, name=plan.name, path=os.path.join(job.destination, plan.split) if plan.split else job.destination,
-        samples=len(plan.keys), shards=len(plan.shards), size_bytes=plan.size_bytes, source_files=plan.source_files,
+        samples=len(plan.keys), shards=len(plan.shards), size_bytes=manifest.size_bytes if manifest else plan.size_bytes,
+        tar_bytes=None if job.config.compress is None else plan.size_bytes, source_files=plan.source_files,
         source_bytes=plan.source_bytes, fields=plan.fields, classes=None if plan.classes is None else len(plan.classes),
         order=plan.order, digest=manifest.digest if manifest else None, why=plan.why,
     )  # fmt: skip

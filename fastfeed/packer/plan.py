@@ -11,20 +11,22 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 
 from fastfeed.archive import tar
-from fastfeed.archive.shard import CLASS_FIELD, shard_file
+from fastfeed.archive.shard import CLASS_FIELD, SUFFIX, shard_file
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
+from fastfeed.packer.shape import legal_name, shard_reason, shard_stops
 from fastfeed.sample import SkipList, printable
 from fastfeed.source.layout import Draft, read_layout
 from fastfeed.source.lister import UNREADABLE
-from fastfeed.source.names import KeyMaker, safe_key
+from fastfeed.source.names import KeyMaker
 from fastfeed.source.scan import LeftOut, Listing
 from fastfeed.units import format_count, format_size
 
 CLASS_MEMBER = -1
 """In place of a file number: a member that holds the class number."""
-_NOTABLE_OVERHEAD = 0.1
-_NOTABLE_BYTES = 10 << 20
+NOTABLE_OVERHEAD = 0.1
+NOTABLE_BYTES = 10 << 20
+"""What tar adds is told where it is more than both, the first as a share of the source."""
 _SHOWN = 5
 
 
@@ -230,8 +232,9 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
     _refuse_huge(files, sizes, listing)
     source_bytes = sum(sizes) - sum(class_sizes)
     shard_name = draft.split if draft.split and config.name is None else f"{name}-{draft.split}" if draft.split else name
-    stops = _shard_stops(len(chosen.order), source_bytes, config)
-    offsets, shards = _lay_out(stops, legal_name(shard_name), (starts, sizes, class_sizes))
+    stops = shard_stops(len(chosen.order), source_bytes, config)
+    compressed = config.compress is not None
+    offsets, shards = _lay_out(stops, legal_name(shard_name), (starts, sizes, class_sizes), compressed=compressed)
     why = [*draft.why, *_order_reason(chosen, config)]
     why.append(shard_reason(len(shards), len(chosen.order), source_bytes, config))
     first_ones = chosen.order[-1] == len(chosen.order) - 1  # behind a sample that is left out, positions are not ImageFolder's
@@ -315,41 +318,8 @@ def _refuse_huge(files: Sequence[int], sizes: Sequence[int], listing: Listing) -
     )
 
 
-def legal_name(name: str) -> str:
-    """A shard name that breaks no reader: letters, digits, - and _, at most 60."""
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in name)
-    return plain if plain == name and 0 < len(name) <= 60 else safe_key(plain.replace("/", "_")[:40] or "data", name, 60, 6)  # noqa: PLR2004 - config's limit
-
-
-def shard_count(samples: int, source_bytes: int, config: PackConfig) -> int:
-    """How many shards: as asked for, else so many that each has about the target's source bytes; none is empty."""
-    if config.shards is not None:
-        return min(config.shards, samples)
-    if config.samples_per_shard is not None:
-        return -(-samples // config.samples_per_shard)
-    return max(1, min(samples, -(-source_bytes // config.shard_bytes)))
-
-
-def shard_reason(shards: int, samples: int, source_bytes: int, config: PackConfig) -> str:
-    """Why there are so many shards."""
-    each = f"{samples // shards:,} to {-(-samples // shards):,}" if samples % shards else f"{samples // shards:,}"
-    text = f"{format_count(shards, 'shard')} of {each} {'sample' if each == '1' else 'samples'}: "
-    if config.shards is not None:
-        return text + "asked for" + (" (no shard is empty)" if shards < config.shards else "")
-    if config.samples_per_shard is not None:
-        return text + f"at most {config.samples_per_shard:,} samples a shard were asked for"
-    return text + f"{format_size(source_bytes)} at a target of {format_size(config.shard_bytes)}"
-
-
-def _shard_stops(samples: int, source_bytes: int, config: PackConfig) -> list[int]:
-    """Where each shard's samples end; counts differ by one at most."""
-    shards = shard_count(samples, source_bytes, config)
-    base, more = divmod(samples, shards)
-    return [base * number + min(number, more) for number in range(1, shards + 1)]
-
-
 def _lay_out(
-    stops: Sequence[int], name: str, members: tuple["array[int]", "array[int]", "array[int]"]
+    stops: Sequence[int], name: str, members: tuple["array[int]", "array[int]", "array[int]"], *, compressed: bool
 ) -> tuple["array[int]", list[ShardPlan]]:
     """Payload offset of each member, and the shards. members: starts of samples, sizes, sizes of class members."""
     starts, sizes, class_sizes = members
@@ -363,7 +333,8 @@ def _lay_out(
         classes = class_sizes[first:stop]
         source_files, source_bytes = end - begin - len(classes), sum(sizes[begin:end]) - sum(classes)
         size_bytes = at + tar.trailer_bytes(at)
-        shards.append(ShardPlan(shard_file(name, number), first, stop, begin, end, size_bytes, source_files, source_bytes))
+        file = shard_file(name, number, compressed=compressed)
+        shards.append(ShardPlan(file, first, stop, begin, end, size_bytes, source_files, source_bytes))
         first = stop
     return offsets, shards
 
@@ -377,13 +348,12 @@ def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList)
             notes.append(
                 f"{dataset.name}: there is only one class ({printable(dataset.classes[0])}): is the source one folder too high?"
             )
-        if share > _NOTABLE_OVERHEAD and overhead > _NOTABLE_BYTES:
+        if share > NOTABLE_OVERHEAD and overhead > NOTABLE_BYTES and dataset.shards[0].file.endswith(SUFFIX):
             much = f"{format_size(overhead)}, {share:.0%} of the source"
             text = f"{dataset.name}: its files are small: tar headers and padding add {much}"
             classes = dataset.files.count(CLASS_MEMBER) * 2 * tar.BLOCK_BYTES
-            notes.append(
-                text + (f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else "")
-            )
+            text += f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else ""
+            notes.append(text + "; --compress zstd takes most of that away, but fewer programs read it")
     if listing.repeated:
         first = listing.repeated[0]
         text = f"{format_count(len(listing.repeated), 'file')} met again under another name (a link), packed under each"

@@ -5,12 +5,15 @@ there whole or not at all.
 """
 
 import hashlib
+import json
 import os
 import stat
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import ne
 from typing import Self
 
 import xxhash
@@ -47,6 +50,8 @@ class Order:
     columns: tuple[bytes, bytes, bytes, bytes]
     """A member a row: names, source paths below root (empty for a class member), both cut by NULs; sizes; mtimes of the
     source files in ns (of a class member its number), both 64 bits in this machine's order."""
+    framing: tuple[int, int] | None = None
+    """Level and frame_bytes of a compressed shard."""
 
     @classmethod
     def columns_of(
@@ -58,7 +63,7 @@ class Order:
     @property
     def digest(self) -> str:
         """Of what decides the shard's bytes and what it is read from: a finished shard counts only for an equal order."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(json.dumps(self.framing).encode())
         for column in self.columns:
             digest.update(b"%d:" % len(column))
             digest.update(column)
@@ -74,6 +79,13 @@ class Order:
         names, _, sizes, stamps = self.columns
         return zip(names.split(b"\0"), self.paths, array("Q", sizes), array("q", stamps), strict=True)
 
+    def begins(self) -> "Iterator[bool]":
+        """Whether a sample begins with a member, where that matters. A key has no dot: it is what stands before the first."""
+        if self.framing is None:
+            return repeat(False, len(self.columns[2]) // 8)  # noqa: FBT003 - nobody asks
+        keys = [name.partition(b".")[0] for name in self.columns[0].split(b"\0")]
+        return map(ne, keys, [b"", *keys[:-1]])
+
     @property
     def doing(self) -> str:
         """What a worker did when it died."""
@@ -87,7 +99,14 @@ class Order:
 
     def encode(self) -> bytes:
         """The order as it passes the pipe."""
-        head = {"number": self.number, "root": self.root, "target": self.target, "part": self.part, "record": self.record}
+        head = {
+            "number": self.number,
+            "root": self.root,
+            "target": self.target,
+            "part": self.part,
+            "record": self.record,
+            "framing": self.framing,
+        }
         return wire.encode({"order": "write", **head}, self.columns)
 
     @classmethod
@@ -95,7 +114,10 @@ class Order:
         """Back from the pipe."""
         head = message.head
         names, paths, sizes, stamps = message.columns
-        return cls(head["number"], head["root"], head["target"], head["part"], head["record"], (names, paths, sizes, stamps))
+        return cls(
+            head["number"], head["root"], head["target"], head["part"], head["record"], (names, paths, sizes, stamps),
+            head["framing"] and tuple(head["framing"]),
+        )  # fmt: skip
 
 
 class InputFailed(Exception):
@@ -132,7 +154,7 @@ class ShardWriter:
             DiskFailed: The disk refused; nothing is left of the shard.
         """
         try:
-            with ShardFile(self.order.part, self.order.target) as out:
+            with ShardFile(self.order.part, self.order.target, self.order.framing) as out:
                 self._members(out)
                 done = out.finish(self._save_record)
         except OSError as error:
@@ -148,7 +170,10 @@ class ShardWriter:
         """Header, payload and padding of each member. One loop without calls to spare: it runs once a file."""
         order, sums, probes, pieces = self.order, self.record.xxh3, self.record.probes, list[bytes]()
         waiting = 0
-        for name, path, size, stamp in order.members():
+        for (name, path, size, stamp), first in zip(order.members(), order.begins(), strict=True):
+            if first:
+                _hand_over(pieces, out)
+                out.begin_sample()
             pieces.append(tar.header(name, size))
             if not path:
                 payload = b"%d" % stamp
@@ -159,8 +184,7 @@ class ShardWriter:
                 self._files += 1
                 self._bytes += size
             else:
-                out.write(*pieces)
-                pieces.clear()
+                _hand_over(pieces, out)
                 self._stream(out, path, size, stamp)
                 continue
             sums.append(digest(payload))
@@ -168,11 +192,10 @@ class ShardWriter:
             pieces.append(_PADDINGS[size % tar.BLOCK_BYTES])
             waiting += size + tar.BLOCK_BYTES
             if waiting >= FLUSH_BYTES:
-                out.write(*pieces)
-                pieces.clear()
+                _hand_over(pieces, out)
                 waiting = 0
                 self._tell()
-        out.write(*pieces)
+        _hand_over(pieces, out)
 
     def _stream(self, out: ShardFile, path: str, size: int, stamp: int) -> None:
         """A large member in pieces."""
@@ -200,6 +223,11 @@ class ShardWriter:
             self.report(self._files, self._bytes)
             self._files = self._bytes = 0
             self._due = now + _REPORT_SECONDS
+
+
+def _hand_over(pieces: list[bytes], out: ShardFile) -> None:
+    out.write(*pieces)
+    pieces.clear()
 
 
 class Source:

@@ -14,6 +14,7 @@ from fastfeed.disk import FULL_HINT, disk_error, remove
 from fastfeed.errors import DestinationFull, SourceChanged, SourceUnreadable
 from fastfeed.machine import free_bytes, processors
 from fastfeed.packer import publish
+from fastfeed.packer.compression import compression_of
 from fastfeed.packer.crew import Crew
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, ShardPlan
@@ -47,7 +48,7 @@ class Writing:
 
     def __init__(self, job: Job, journal: Journal, plan: PackPlan, listing: Listing) -> None:
         self.job, self.journal, self.plan = job, journal, plan
-        self.source = publish.SourceFacts(listing.paths, listing.digest(), job.identity["options"])  # type: ignore[arg-type]
+        self.source = publish.SourceFacts(listing.paths, listing.digest(), job.identity["options"], compression_of(job.config))  # type: ignore[arg-type]
         self.listing = listing
         self.failed: dict[str, str] = {}
         self.kept = self.written = 0
@@ -118,6 +119,7 @@ class Writing:
         return Order(
             number=at, root=self.job.source + "/", target=os.path.join(self.job.destination, dataset.split, shard.file),
             part=self.journal.path(f"{shard.file}.{os.getpid()}.part"), record=self._record(dataset, number), columns=columns,
+            framing=self.job.config.framing,
         )  # fmt: skip
 
     @staticmethod

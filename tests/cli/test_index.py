@@ -1,14 +1,16 @@
-"""``fastfeed index --for``: the files of other readers, told and coded."""
+"""``fastfeed index``: tars in place, and with --for the files of other readers; told and coded."""
 
 from pathlib import Path
 
 import pytest
 from commands import done, record, refused, run
 from helpers import files_below, make_photos, pack_photos, packed
+from tarring import offsets, pairs, replaced, tar_of, write_tar
 
 import fastfeed
 from fastfeed.packer.result import PackResult
 from fastfeed.packer.sidecars import SidecarsResult
+from fastfeed.source.tarindex import IndexResult
 
 
 @pytest.fixture
@@ -44,9 +46,13 @@ def test_quiet(dataset: Path):
     [
         (["--for", "dali,tfrecord"], "'tfrecord' is none of dali, energon, hf, wids", 2),
         (["--for", ""], "'' is none of", 2),
-        ([], "Missing option '--for'", 2),
+        ([], "this is a packed dataset: its index is there. For those of other readers: --for", 2),
+        (["--overwrite"], "--overwrite goes with --for.", 2),
+        (["--for", "dali", "--checksums"], "--index-dir and --checksums are for tars; --for is for a packed dataset.", 2),
+        (["--for", "dali", "--index-dir", "x"], "--index-dir and --checksums are for tars", 2),
+        (["other", "--for", "dali"], "--for takes one packed dataset.", 2),
     ],
-    ids=["unknown", "empty", "missing"],
+    ids=["unknown", "empty", "missing", "overwrite", "checksums", "index-dir", "two"],
 )
 def test_wrong_usage(dataset: Path, arguments: list[str], words: str, code: int):
     found = run("index", dataset, *arguments)
@@ -81,3 +87,65 @@ def test_a_damaged_one_is_told_with_what_to_do(dataset: Path):
     assert f"Run fastfeed index {dataset} --for dali: it mends that" in text
     done("index", dataset, "--for", "dali")
     assert "is whole" in done("verify", dataset)
+
+
+# ------------------------------------------------------------------------------------------------ tars in place
+def test_tars_in_place(tmp_path: Path):
+    write_tar(tmp_path / "a.tar", pairs(3))
+    write_tar(tmp_path / "b.tar", [*pairs(3, 3), ("README", b"")])
+    text = " ".join(done("index", tmp_path / "*.tar").split())
+    assert text.startswith("6 samples of cls+txt in 2 tars, 20.0 KiB: 13 members in ") or "12 members in " in text
+    assert f"The index is {tmp_path}/.fastfeed-index/tars-" in text
+    assert "no-field: 1 finding - b.tar, bytes [" in text
+    assert "README is part of no sample: its name has no extension" in text
+    again = " ".join(done("index", tmp_path / "a.tar", tmp_path / "b.tar").split())
+    assert "(known already: nothing was read)" in again
+    assert fastfeed.open(tmp_path / "*.tar")[4]["cls"] == 4
+    assert done("index", tmp_path / "*.tar", "--quiet") == ""
+
+
+def test_the_record_of_tars(tmp_path: Path):
+    write_tar(tmp_path / "a.tar", pairs(3))
+    found = record("index", tmp_path / "*.tar", "--checksums", "--index-dir", tmp_path / "mine", kind=IndexResult)
+    assert (found["samples"], found["members"], found["fields"], found["checksums"], found["lost"]) == (
+        3,
+        6,
+        ["cls", "txt"],
+        True,
+        0,
+    )
+    assert found["path"].startswith(f"{tmp_path}/mine/tars-")
+
+
+def test_damage_is_told_and_the_rest_can_be_read(tmp_path: Path):
+    raw = tar_of(pairs(6))
+    (tmp_path / "a.tar").write_bytes(replaced(raw, offsets(raw)[5] + 148, b"\0" * 8))
+    for more in ([], ["--quiet"]):
+        text = " ".join(done("index", tmp_path / "a.tar", *more, code=5).split())
+        assert "1 sample left out, since members of them are lost." in text
+        assert "damaged: 1 finding, data is lost - a.tar, bytes [" in text
+        assert "dropped: 1 finding, data is lost - a.tar, bytes [" in text
+    found = record("index", tmp_path / "a.tar", kind=IndexResult, code=5)
+    assert (found["samples"], found["dropped"], found["lost"]) == (5, 1, 2)
+
+
+def test_many_findings_are_cut(tmp_path: Path):
+    write_tar(tmp_path / "a.tar", [*pairs(1), *((f"{number}", b"") for number in range(30))])
+    text = done("index", tmp_path / "a.tar")
+    assert text.count("is part of no sample") == 5
+    assert "- and 25 more" in text
+
+
+def test_other_commands_say_that_tars_are_no_packed_dataset(tmp_path: Path):
+    write_tar(tmp_path / "a.tar", pairs(1))
+    for command in (["info"], ["verify"], ["unpack", tmp_path / "out"]):
+        text = refused(command[0], tmp_path / "*.tar", *command[1:], code=9)
+        assert f"{tmp_path}/*.tar names tars, not a packed dataset" in text
+        assert f"fastfeed index '{tmp_path}/*.tar' says what is in them" in text
+
+
+def test_tars_that_are_not_there(tmp_path: Path):
+    assert "no file matches" in refused("index", tmp_path / "*.tar", code=9)
+    assert "this is a folder, not a tar" in refused("index", tmp_path, code=3)
+    (tmp_path / "a.tar").write_bytes(b"BZh91AY&SY")
+    assert "a.tar is compressed with bzip2" in refused("index", tmp_path / "a.tar", code=3)

@@ -8,7 +8,7 @@ a JPEG that is written gets a restart marker a row of blocks (ITU-T T.81, F.1.1.
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, cast
 
 from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.config import ImageConfig
@@ -240,4 +240,4 @@ class ReencodedRows:
         from fastfeed.packer.rows.worker import rebuild  # noqa: PLC0415 - each needs the other
 
         config = ImageConfig(**{**spec["config"], "only_field": tuple(spec["config"]["only_field"])})
-        return cls(rebuild(spec["inner"]), config)
+        return cls(cast("RowSource", rebuild(spec["inner"])), config)  # only its rows are asked for
