@@ -212,8 +212,9 @@ class DataLoader(TorchDataLoader[Any]):
         )  # fmt: skip
 
     def __len__(self) -> int:
+        length = super().__len__()
         self._length_asked = True
-        return super().__len__()
+        return length
 
     def _inner_options(self) -> InnerOptions:
         return InnerOptions(
