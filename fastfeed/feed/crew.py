@@ -52,16 +52,17 @@ class Crew:
         if not self._order.batched:
             return f"at {sample_name(self._dataset, drawn.indices)}, batch {batch}"
         if position < 0:
-            return f"at {whole}" if self.workers.busy(worker) else f"done with {whole}"
+            return f"at {whole}" if self.workers.busy_seconds(worker) is not None else f"done with {whole}"
         index = next((index for at, index in enumerate(drawn.indices) if at == position), None)
         return f"at {sample_name(self._dataset, index)}, number {position} of {whole}"
 
-    def hanging(self) -> list[str]:
-        """A text for each worker that is at its batch for too long, with its stack."""
-        if self.workers is None:
+    def hanging(self, seconds: float) -> list[str]:
+        """A text for each worker that is at its batch for longer, with its stack."""
+        workers = self.workers
+        if workers is None:
             return []
-        stacks = {worker: self.workers.stack_of(worker) for worker in range(self.workers.count)}
-        return [f"worker {worker} is {self.doing(worker)}\n{stack}" for worker, stack in stacks.items() if stack]
+        late = [worker for worker in range(workers.count) if (workers.busy_seconds(worker) or 0.0) > seconds]
+        return [f"worker {worker} is {self.doing(worker)}\n{workers.stack_of(worker)}".rstrip() for worker in late]
 
     def obituary(self, patience_seconds: float) -> str | None:
         """That workers have died, in words that begin as torch's; None where none has."""
@@ -85,7 +86,7 @@ class Crew:
         lines, stacks = [], []
         for worker in self.named(error) or range(self.workers.count):
             lines.append(f"worker {worker} was {self.doing(worker)}")
-            stacks.append(self.workers.stack_of(worker))
+            stacks.append(self.workers.stack_of(worker) if self.workers.busy_seconds(worker) is not None else "")
         hint = "" if "timed out" in text else f". {_HINT}"
         lost = WorkerLost("\n".join([f"{text}: {'; '.join(lines)}{hint}", *filter(None, stacks)]))
         lost.__cause__ = error

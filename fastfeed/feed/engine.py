@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,8 +31,6 @@ HAS_IN_ORDER = "in_order" in inspect.signature(TorchDataLoader.__init__).paramet
 _DYING_SECONDS = 2.0
 _AHEAD_FACTOR = 4
 """Where one slow batch holds up those that are done, so many times the usual number may wait for it."""
-_STACK_SHARE = 0.8
-"""Of a timeout: after so much of it a worker writes down its stack, to be told with the timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +52,6 @@ class InnerOptions:
     hang_seconds: float = 0.0
     """After how long without a batch a worker's stack is reported; 0 for never."""
 
-    @property
-    def stack_seconds(self) -> float:
-        """After how long at one batch a worker writes down its stack; 0 for never."""
-        return min((s for s in (self.hang_seconds, _STACK_SHARE * self.timeout) if s > 0), default=0.0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
@@ -70,7 +64,7 @@ class Draw:
     """Of sample mode's random numbers; None in torch mode."""
 
 
-class _Inner(TorchDataLoader[Any]):
+class InnerLoader(TorchDataLoader[Any]):
     """torch's loader; the outer one has warned about too many workers already."""
 
     def check_worker_number_rationality(self) -> None:
@@ -119,13 +113,13 @@ class Engine:
     def _make(self, options: InnerOptions, rules: FetchRules, generator: torch.Generator | None) -> "_Made":
         count = options.num_workers
         order = TaskOrder(self._batches, batched=rules.batched, once=self._once, early=self._early)
-        workers = Workers(count, options.stack_seconds) if count else None
+        workers = Workers(count, stacks=options.hang_seconds > 0 or options.timeout > 0) if count else None
         init = None
         if workers is not None:
-            init = WorkerInit(options.worker_init_fn, stack_paths=workers.stack_paths, stack_seconds=workers.stack_seconds)
+            init = WorkerInit(options.worker_init_fn, stack_paths=workers.stack_paths)
         extra: dict[str, Any] = {"in_order": options.in_order} if HAS_IN_ORDER else {}
         fetcher = Fetcher(self.dataset, rules, None if workers is None else workers.whereabouts)
-        loader = _Inner(
+        loader = InnerLoader(
             fetcher,  # type: ignore[arg-type]  # it stands for one
             batch_size=None, sampler=order, num_workers=count, collate_fn=identity, pin_memory=options.pin_memory,
             timeout=options.timeout, worker_init_fn=init, generator=generator,
@@ -149,7 +143,7 @@ class Engine:
 class _Made:
     """An inner loader and what belongs to it. It knows no engine: a circle would keep workers until it is collected."""
 
-    loader: _Inner
+    loader: InnerLoader
     fetcher: Fetcher
     """In this process; workers have copies."""
     order: TaskOrder
@@ -179,7 +173,8 @@ class EpochIterator:
     def __init__(self, engine: Engine, made: _Made, inner: Iterator[Any], caps: ErrorCaps) -> None:
         self._engine, self.made = engine, made
         seconds = made.options.hang_seconds
-        self._watch = Watchman(made.crew.hanging, seconds) if made.options.num_workers and seconds > 0 else None
+        watched = made.options.num_workers > 0 and seconds > 0
+        self._watch = Watchman(partial(made.crew.hanging, seconds), seconds) if watched else None
         self.begin(inner, caps)
 
     def begin(self, inner: Iterator[Any], caps: ErrorCaps) -> None:

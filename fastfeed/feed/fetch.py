@@ -5,6 +5,7 @@ whatever happens to a sample is seen where its index is known; what goes back to
 Failure, never an exception that torch would carry without saying whose it is.
 """
 
+import logging
 import sys
 import time
 import traceback
@@ -19,8 +20,9 @@ from fastfeed.feed.naming import plain_index
 from fastfeed.feed.pickling import unpicklable
 from fastfeed.feed.seeds import Seeds, states_kept
 from fastfeed.feed.tasks import BatchTask
-from fastfeed.feed.workers import DONE, WHOLE, Watch, Whereabouts
+from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, leave_stack_on_signal
 
+LOG = logging.getLogger("fastfeed.loader")
 _REST_SECONDS = 0.002
 MAIN = -1
 """Worker number of the main process."""
@@ -56,16 +58,21 @@ class Failure:
     def of(cls, error: BaseException, index: Any, stage: str, worker: int = MAIN) -> "Failure":  # noqa: ANN401
         """From an exception that is being handled."""
         kind = type(error)
-        found: Any = sys.modules.get(kind.__module__)
-        for part in kind.__qualname__.split("."):
-            found = getattr(found, part, None)
         facts = {name: _plain_fact(getattr(error, name, None)) for name in _FACTS} if hasattr(error, "exit_code") else {}
         return cls(
             None if index is None else plain_index(index), stage, kind.__name__, _text(error),
             "".join(traceback.format_exception(error)), worker,
-            (kind.__module__, kind.__qualname__) if found is kind else None,
+            importable(kind),
             {name: value for name, value in facts.items() if value is not None},
         )  # fmt: skip
+
+
+def importable(kind: type) -> tuple[str, str] | None:
+    """Module and qualified name of a type, where it can be found again by them."""
+    found: Any = sys.modules.get(kind.__module__)
+    for part in kind.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return (kind.__module__, kind.__qualname__) if found is kind else None
 
 
 def _text(error: BaseException) -> str:
@@ -106,7 +113,6 @@ class Fetcher:
     def __init__(self, dataset: Any, rules: FetchRules, whereabouts: Whereabouts | None = None) -> None:  # noqa: ANN401
         self.dataset, self.rules, self.whereabouts = dataset, rules, whereabouts
         self.worker = MAIN
-        self.watch: Watch | None = None
         self.original: Exception | None = None
         """In the main process the exception behind the Failure that was given last. It is no part of the Failure: its
         traceback has the frames that hold the Failure, and would keep all of the pass alive."""
@@ -116,22 +122,15 @@ class Fetcher:
         if task.number < 0:
             time.sleep(_REST_SECONDS)
             return task.number, None, []
-        if self.watch is None:
-            return self._fetch(task)
-        self.watch.begin()
-        try:
-            return self._fetch(task)
-        finally:
-            self.watch.end()
-
-    def _fetch(self, task: BatchTask) -> tuple[Any, ...]:
+        if self.whereabouts is not None and self.worker != MAIN:
+            self.whereabouts.begin(self.worker, task.number)
         failures: list[Failure] = []
         if task.base is not None and self.worker == MAIN:
             with states_kept():  # the training loop's own random numbers are not ours to change
                 data = self._prepared(task, failures)
         else:
             data = self._prepared(task, failures)
-        self._at(task.number, DONE)
+        self._at(DONE)
         if not isinstance(data, Failure):
             self.original = None
         return task.number, data, failures
@@ -144,7 +143,7 @@ class Fetcher:
             return samples
         if samples is _SKIPPED or (failures and self.rules.batched and not samples):
             return _nothing_left(failures[-1], count)
-        self._at(task.number, WHOLE)
+        self._at(WHOLE)
         try:
             collated = self.rules.collate(samples)
         except Exception as error:  # noqa: BLE001 - any fault of user code is reported with its batch
@@ -157,7 +156,7 @@ class Fetcher:
         together = getattr(self.dataset, "__getitems__", None)
         if not together or (seeds is not None and self._has_single_samples()):
             return self._singly(task, seeds, failures)
-        self._at(task.number, WHOLE)
+        self._at(WHOLE)
         if seeds is not None:
             seeds.apply(next(iter(task.indices), 0))
         try:
@@ -195,7 +194,7 @@ class Fetcher:
         """One sample, or what on_error makes of it."""
         wanted, rules = index, self.rules
         for attempt in range(rules.attempts + 1):
-            self._at(task.number, position)
+            self._at(position)
             if seeds is not None:
                 seeds.apply(wanted)
             try:
@@ -216,9 +215,9 @@ class Fetcher:
             self.original = error
         return replace(Failure.of(error, index, stage, self.worker), count=count, position=position)
 
-    def _at(self, batch: int, position: int) -> None:
+    def _at(self, position: int) -> None:
         if self.whereabouts is not None and self.worker != MAIN:
-            self.whereabouts.at(self.worker, batch, position)
+            self.whereabouts.at(self.worker, position)
 
     def _whose(self, task: BatchTask, samples: Any, wrong: str, failures: list[Failure]) -> Failure:  # noqa: ANN401 - what samples are
         """An object that cannot be sent: which sample it came from."""
@@ -253,16 +252,13 @@ class WorkerInit:
     Args:
         user: The user's worker_init_fn.
         threads: For torch's own operators in this worker; None leaves torch's choice, which is 1.
-        stack_paths: A file for each worker, where it leaves its stack if it is at one batch for too long; none for no such
-            thing.
-        stack_seconds: How long that is.
+        stack_paths: A file for each worker, where it leaves its stack when it is asked; none for no such thing.
     """
 
     def __init__(
-        self, user: Callable[[int], Any] | None, *, threads: int | None = None, stack_paths: list[str] | None = None,
-        stack_seconds: float = 0.0,
-    ) -> None:  # fmt: skip
-        self.user, self.threads, self.stack_paths, self.stack_seconds = user, threads, stack_paths or [], stack_seconds
+        self, user: Callable[[int], Any] | None, *, threads: int | None = None, stack_paths: list[str] | None = None
+    ) -> None:
+        self.user, self.threads, self.stack_paths = user, threads, stack_paths or []
 
     def __call__(self, worker: int) -> None:
         """Show the user's code the dataset that it knows, then call it."""
@@ -270,14 +266,24 @@ class WorkerInit:
         fetcher = getattr(info, "dataset", None)
         if isinstance(fetcher, Fetcher):
             fetcher.worker = worker
+            listens = self._listens(worker)
             if fetcher.whereabouts is not None:
-                fetcher.whereabouts.begun(worker)
-            fetcher.watch = Watch.begun(self.stack_paths[worker] if self.stack_paths else None, self.stack_seconds)
+                fetcher.whereabouts.begun(worker, listens=listens)
             object.__setattr__(info, "dataset", fetcher.dataset)  # frozen for users; the wrapper is ours
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         if self.user is not None:
             self.user(worker)
+
+    def _listens(self, worker: int) -> bool:
+        if not self.stack_paths:
+            return False
+        try:
+            leave_stack_on_signal(self.stack_paths[worker])
+        except OSError as error:
+            LOG.warning("if worker %d hangs, its stack will not be known: %s", worker, error)
+            return False
+        return True
 
 
 def identity(data: Any) -> Any:  # noqa: ANN401

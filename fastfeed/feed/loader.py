@@ -8,13 +8,13 @@ from typing import Any, Literal, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import BatchSampler, Dataset, IterableDataset, Sampler
+from torch.utils.data import BatchSampler, Dataset, IterableDataset, IterDataPipe, Sampler
 from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.errors import UsageError
 from fastfeed.feed.ceilings import WorkerRequest
 from fastfeed.feed.dataset import PackedDataset
-from fastfeed.feed.engine import HAS_IN_ORDER, Draw, Engine, EpochIterator, Handed, InnerOptions
+from fastfeed.feed.engine import HAS_IN_ORDER, Draw, Engine, EpochIterator, Handed, InnerLoader, InnerOptions
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.generators import stored_generators
@@ -23,6 +23,7 @@ from fastfeed.feed.order import FeedSampler, OrderSampler
 from fastfeed.feed.planning import plan_of, raise_descriptors
 from fastfeed.feed.ranks import Distributed
 from fastfeed.feed.sizing import WorkerPlan
+from fastfeed.feed.streams import Stream, StreamCollate, StreamInit
 
 _STATE_VERSION = 1
 LOG = logging.getLogger("fastfeed.loader")
@@ -154,7 +155,8 @@ class DataLoader(TorchDataLoader[Any]):
         self._engine: Engine | None = None
         self._handed: Handed | None = None
         """Of the pass that was begun last, unless a position was loaded since."""
-        self._told = False
+        self._told = self._length_asked = False
+        self._streaming: TorchDataLoader[Any] | None = None
 
     def _planned(self, dataset: Any, batch_size: int | None, workers: int | None, given: Mapping[str, Any]) -> WorkerPlan:  # noqa: ANN401
         size = len(dataset) if hasattr(dataset, "__len__") and not isinstance(dataset, IterableDataset) else None
@@ -193,16 +195,18 @@ class DataLoader(TorchDataLoader[Any]):
     # ------------------------------------------------------------------------------------------------ epochs
     def __iter__(self) -> Any:  # noqa: ANN401 - torch's iterator, or ours
         """Begin an epoch."""
-        if isinstance(self.dataset, IterableDataset):
+        if isinstance(self.dataset, IterDataPipe):
             return super().__iter__()
+        if self.num_workers:
+            self.check_worker_number_rationality()  # as torch does each time
+        if isinstance(self.dataset, IterableDataset):
+            return iter(self._stream())
         if not self._told:
             self._told = True
             self._tell()
             raise_descriptors(self.plan)
             for line in self.plan.costs:
                 LOG.info("%s", line)
-        if self.num_workers:
-            self.check_worker_number_rationality()
         self._epoch += 1
         own, epoch = self._own, self._epoch
         if self._engine is None:
@@ -217,6 +221,31 @@ class DataLoader(TorchDataLoader[Any]):
         begun = self._engine.epoch(self._inner_options(), self._rules(), draw, self.error_caps or ErrorCaps())
         self._handed = begun.handed  # not the pass itself: when its user drops it, its workers shall end
         return self._indexed(begun) if self.with_index else begun
+
+    def _stream(self) -> TorchDataLoader[Any]:
+        """The loader of an IterableDataset, as torch's with what it would hang at told instead (feed/streams.py)."""
+        if self._streaming is None or not self.persistent_workers:
+            self._streaming = self._new_stream()
+        if self._length_asked:
+            len(self._streaming)  # torch warns of a wrong length where it was asked for
+        return self._streaming
+
+    def _new_stream(self) -> TorchDataLoader[Any]:
+        extra: dict[str, Any] = {"in_order": self.in_order} if HAS_IN_ORDER else {}
+        return InnerLoader(
+            Stream(self.dataset),  # type: ignore[arg-type]  # only for these is it called
+            batch_size=self.batch_size, drop_last=self.drop_last, collate_fn=StreamCollate(self.collate_fn),
+            num_workers=self.num_workers, prefetch_factor=self.prefetch_factor, pin_memory=self.pin_memory,
+            pin_memory_device=self.pin_memory_device, timeout=self.timeout, generator=self.generator,
+            worker_init_fn=StreamInit(self.worker_init_fn) if self.num_workers else None,
+            multiprocessing_context=self.multiprocessing_context if self.num_workers else None,
+            persistent_workers=self.persistent_workers, **extra,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        length = super().__len__()
+        self._length_asked = True
+        return length
 
     def _inner_options(self) -> InnerOptions:
         return InnerOptions(
@@ -238,7 +267,7 @@ class DataLoader(TorchDataLoader[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the workers that are kept, as torch's would be if it could be pickled with them."""
-        return {**self.__dict__, "_engine": None}
+        return {**self.__dict__, "_engine": None, "_streaming": None}
 
     @property
     def _own(self) -> OrderSampler | None:

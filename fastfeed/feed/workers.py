@@ -1,31 +1,33 @@
 """What the main process knows of the workers of one inner loader: which sample each is at, how it ended, its stack."""
 
 import faulthandler
-import logging
 import os
 import signal
 import time
 import weakref
+from itertools import takewhile
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-LOG = logging.getLogger("fastfeed.loader")
 _FETCH_FILE = os.path.join("feed", "fetch.py")
 NOT_BEGUN, WHOLE, DONE = -1, -1, -2
 """Instead of a batch's number: before the first one. Instead of a position: all of the batch, or done with it."""
+STACK_SIGNAL = signal.SIGRTMAX - 3
+"""Asks a worker for its stack. Nothing else is known to use it; a worker is asked once it listens."""
+_ANSWER_SECONDS = 1.0
 
 
 class Whereabouts:
-    """A table in shared memory, a row a worker: which batch it is at, which position in it, and its process.
+    """A table in shared memory, a row a worker: batch, position in it, since when, process, whether it tells its stack.
 
     Args:
         workers: How many.
     """
 
     def __init__(self, workers: int) -> None:
-        self._table: torch.Tensor = torch.full((workers, 3), NOT_BEGUN, dtype=torch.int64)
+        self._table = torch.full((workers, 5), NOT_BEGUN, dtype=torch.int64)
         self._table.share_memory_()  # type: ignore[no-untyped-call]
         self._rows: NDArray[np.int64] | None = None
 
@@ -37,19 +39,22 @@ class Whereabouts:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The table as an array that sees what others write; int64, shape (workers, 3)."""
+        """The table as an array that sees what others write; int64, shape (workers, 5)."""
         if self._rows is None:
             self._rows = self._table.numpy()  # a tenth of a tensor's time for each entry
         return self._rows
 
-    def begun(self, worker: int) -> None:
-        """This process is the worker."""
-        self.rows[worker, 2] = os.getpid()
+    def begun(self, worker: int, *, listens: bool) -> None:
+        """This process is the worker; it may be asked for its stack if it listens."""
+        self.rows[worker, 3:] = os.getpid(), listens
 
-    def at(self, worker: int, batch: int, position: int) -> None:
-        """It turns to a sample."""
-        row = self.rows[worker]
-        row[0], row[1] = batch, position
+    def begin(self, worker: int, batch: int) -> None:
+        """It turns to a batch."""
+        self.rows[worker, :3] = batch, WHOLE, time.monotonic_ns()  # one clock for all processes
+
+    def at(self, worker: int, position: int) -> None:
+        """It turns to a sample of the batch; or WHOLE, or DONE."""
+        self.rows[worker, 1] = position
 
 
 class Workers:
@@ -57,14 +62,14 @@ class Workers:
 
     Args:
         count: How many.
-        stack_seconds: After how long at one batch a worker writes down its stack; 0 for never.
+        stacks: Workers shall be able to tell their stacks.
     """
 
-    def __init__(self, count: int, stack_seconds: float) -> None:
-        self.count, self.stack_seconds = count, stack_seconds
+    def __init__(self, count: int, *, stacks: bool = True) -> None:
+        self.count = count
         self.whereabouts = Whereabouts(count)
         # Files in memory, without a name: however this process ends, nothing of them is left.
-        self._stacks = [os.memfd_create(f"fastfeed-stack-{worker}") for worker in range(count)] if stack_seconds > 0 else []
+        self._stacks = [os.memfd_create(f"fastfeed-stack-{worker}") for worker in range(count)] if stacks else []
         weakref.finalize(self, _close, self._stacks)
 
     @property
@@ -77,10 +82,10 @@ class Workers:
         batch, position = self.whereabouts.rows[worker, :2].tolist()
         return batch, position
 
-    def busy(self, worker: int) -> bool:
-        """Whether a worker has a batch that it is not done with."""
-        batch, position = self.at(worker)
-        return batch != NOT_BEGUN and position != DONE
+    def busy_seconds(self, worker: int) -> float | None:
+        """For how long a worker is at its batch; None where it has none that it is not done with."""
+        batch, position, since = self.whereabouts.rows[worker, :3].tolist()
+        return None if batch == NOT_BEGUN or position == DONE else (time.monotonic_ns() - since) / 1e9
 
     def worker_of(self, pid: int) -> int | None:
         """The worker with a process number."""
@@ -88,10 +93,10 @@ class Workers:
 
     def pid_of(self, worker: int) -> int:
         """The process of a worker; NOT_BEGUN before it has begun."""
-        return int(self.whereabouts.rows[worker, 2])
+        return int(self.whereabouts.rows[worker, 3])
 
     def _pids(self) -> list[int]:
-        pids: list[int] = self.whereabouts.rows[:, 2].tolist()
+        pids: list[int] = self.whereabouts.rows[:, 3].tolist()
         return pids
 
     def dead(self, patience_seconds: float = 0.0) -> dict[int, str]:
@@ -105,19 +110,33 @@ class Workers:
             time.sleep(0.01)
 
     def stack_of(self, worker: int) -> str:
-        """The Python stack of a worker that is at its batch for too long, down to the user's code; empty for others."""
-        if not self._stacks:
+        """The Python stack of a worker, down to the user's code; empty where it cannot be asked or does not answer."""
+        pid = self.pid_of(worker)
+        if not self._stacks or self.whereabouts.rows[worker, 4] != 1 or not _is_own_child(pid):
             return ""
         descriptor = self._stacks[worker]
-        text = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode("utf-8", "replace")
-        own = text.rpartition("\nThread ")[2].splitlines()[1:]  # the last thread is the one that fetches
-        stop = next((at for at, line in enumerate(own) if _FETCH_FILE in line), len(own))
-        return "\n".join(["Its stack, most recent call first:", *own[:stop]]) if own else ""
+        before = os.fstat(descriptor).st_size
+        os.kill(pid, STACK_SIGNAL)
+        deadline, own = time.monotonic() + _ANSWER_SECONDS, ""
+        while time.monotonic() < deadline and _FETCH_FILE not in own:
+            time.sleep(0.01)
+            text = os.pread(descriptor, os.fstat(descriptor).st_size - before, before).decode("utf-8", "replace")
+            own = text.rpartition("hread 0x")[2]  # the last thread is the main one, which fetches
+        lines = list(takewhile(lambda line: _FETCH_FILE not in line, own.splitlines()[1:]))
+        return "\n".join(["Its stack, most recent call first:", *lines]) if lines else ""
 
 
 def _close(descriptors: list[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
+
+
+def _is_own_child(pid: int) -> bool:
+    """Whether it runs and nobody else can have its number: a child has it until it is waited for."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+    except ChildProcessError:
+        return False
 
 
 def ended(pid: int) -> str | None:
@@ -133,35 +152,14 @@ def ended(pid: int) -> str | None:
     return f"was killed by {signal.Signals(facts.si_status).name}"
 
 
-class Watch:
-    """Leaves this process's Python stacks in a file if one batch takes too long. A C thread writes them: it needs no GIL.
+def leave_stack_on_signal(path: str) -> None:
+    """From now on this process writes its Python stacks into a file when it gets STACK_SIGNAL.
 
-    Args:
-        path: The file.
-        seconds: What too long is.
+    A handler in C writes them, so it needs neither the GIL nor an answer from what hangs. (faulthandler's own timer would
+    do without a signal, but a forked process in which the timer of its parent runs, as in pytest's, waits for that for ever.)
+
+    Raises:
+        OSError: The file cannot be opened.
     """
-
-    def __init__(self, path: str, seconds: float) -> None:
-        self._file, self._seconds = open(path, "r+b", buffering=0), seconds  # noqa: SIM115 - as long as the process
-
-    @classmethod
-    def begun(cls, path: str | None, seconds: float) -> "Watch | None":
-        """A watch where the file can be had; where not, hanging samples are named without a stack, and that is said."""
-        if path is None:
-            return None
-        try:
-            return cls(path, seconds)
-        except OSError as error:
-            LOG.warning("if this worker hangs, its stack will not be known: %s", error)
-            return None
-
-    def begin(self) -> None:
-        """A batch begins."""
-        faulthandler.dump_traceback_later(self._seconds, file=self._file)
-
-    def end(self) -> None:
-        """It is done; what was written about it is no more true."""
-        faulthandler.cancel_dump_traceback_later()
-        if self._file.tell():
-            self._file.seek(0)
-            self._file.truncate()
+    file = open(path, "r+b", buffering=0)  # noqa: SIM115 - as long as the process
+    faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)

@@ -1,0 +1,117 @@
+"""IterableDatasets: torch's own loader reads them; what it would hang at, or take for the end, is told instead.
+
+Samples of a stream have no index, so a fault is named by the worker and the number of the sample in that worker's stream.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+from fastfeed.feed.fetch import importable
+from fastfeed.feed.pickling import unpicklable
+
+
+class Stream(IterableDataset[Any]):
+    """A user's IterableDataset.
+
+    Args:
+        dataset: It.
+    """
+
+    def __init__(self, dataset: IterableDataset[Any]) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        return _Samples(iter(self.dataset))
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return str(self.dataset)  # torch's warning about a wrong length names it
+
+
+class _Samples:
+    """One worker's samples, counted."""
+
+    def __init__(self, samples: Iterator[Any]) -> None:
+        self._samples, self._number = samples, 0
+
+    def __iter__(self) -> "_Samples":
+        return self
+
+    def __next__(self) -> Any:  # noqa: ANN401 - what samples are
+        try:
+            sample = next(self._samples)
+        except StopIteration:
+            raise
+        except Exception as error:
+            _tell(error, f"sample {self._number} of the stream")
+            raise
+        self._number += 1
+        return sample
+
+
+class StreamCollate:
+    """The user's collate function, whose faults reach the main process.
+
+    Args:
+        collate: It.
+    """
+
+    def __init__(self, collate: Callable[[Any], Any]) -> None:
+        self.collate = collate
+
+    def __call__(self, samples: Any) -> Any:  # noqa: ANN401 - what samples are
+        """A batch that can be sent.
+
+        Raises:
+            TypeError: It cannot be pickled.
+            RuntimeError: A StopIteration of the user's code, which would end the stream as if all were well.
+        """
+        try:
+            batch = self.collate(samples)
+        except StopIteration as error:
+            msg = "the collate function raised StopIteration"
+            raise RuntimeError(msg) from error
+        except Exception as error:
+            _tell(error, "collate of a batch of the stream")
+            raise
+        wrong = None if get_worker_info() is None else unpicklable(batch)
+        if wrong is not None:
+            msg = f"{wrong}; a worker process cannot send it to the main process"
+            raise TypeError(msg)
+        return batch
+
+
+def _tell(error: Exception, what: str) -> None:
+    """Name what failed; in a worker, torch sends the type by its name, and hangs where that cannot be found.
+
+    Raises:
+        RuntimeError: Instead of an exception whose type cannot be found.
+    """
+    info = get_worker_info()
+    error.add_note(what if info is None else f"{what}, worker {info.id}")
+    if info is not None and importable(type(error)) is None:
+        msg = f"{type(error).__qualname__}: {error}"
+        raise RuntimeError(msg) from error
+
+
+class StreamInit:
+    """Shows a worker's user code the dataset that it knows.
+
+    Args:
+        user: The user's worker_init_fn.
+    """
+
+    def __init__(self, user: Callable[[int], Any] | None) -> None:
+        self.user = user
+
+    def __call__(self, worker: int) -> None:
+        """Then call it."""
+        info = get_worker_info()
+        if info is not None and isinstance(info.dataset, Stream):
+            object.__setattr__(info, "dataset", info.dataset.dataset)  # frozen for users; the wrapper is ours
+        if self.user is not None:
+            self.user(worker)

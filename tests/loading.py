@@ -1,0 +1,200 @@
+"""What the loader's tests share. Datasets and functions are here, where spawned workers can import them."""
+
+import gc
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset, Sampler, get_worker_info
+
+
+class Numbers(Dataset[Any]):
+    """Sample i is i, and random numbers of each kind as its process draws them."""
+
+    def __init__(self, size: int = 23) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: Any) -> Any:
+        info = get_worker_info()
+        return int(index), torch.rand(2), np.random.rand(), random.random(), -1 if info is None else info.seed
+
+
+class Calls(Dataset[Any]):
+    """Sample i is get(i)."""
+
+    def __init__(self, get: Callable[[int], Any], size: int = 64) -> None:
+        self.get, self.size = get, size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> Any:
+        return self.get(index)
+
+
+class At:
+    """Gives i, but calls a function at some of them."""
+
+    def __init__(self, bad: int | set[int], call: Callable[[], Any]) -> None:
+        self.bad, self.call = {bad} if isinstance(bad, int) else bad, call
+
+    def __call__(self, index: int) -> Any:
+        return self.call() if index in self.bad else index
+
+
+class Raise:
+    """Raises an exception."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __call__(self) -> Any:
+        raise self.error
+
+
+class TwoArguments(Exception):
+    """Cannot be made from a text alone."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+
+
+class Together(Numbers):
+    """Has __getitems__."""
+
+    def __getitems__(self, indices: Any) -> list[Any]:
+        return [self[index] for index in indices]
+
+
+class Eager(Sampler[int]):
+    """Draws its random numbers when it is asked for an iterator."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.randperm(self.size).tolist())
+
+
+class Bunches(Sampler[Any]):
+    """Batches of growing size, as tensors."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        order, at, count = torch.randperm(self.size), 0, 1
+        while at < self.size:
+            yield order[at : at + count]
+            at, count = at + count, count + 1
+
+
+def mixed_up(samples: list[Any]) -> Any:
+    """A collate function that draws random numbers."""
+    return [sample[0] for sample in samples], torch.rand(1), np.random.rand(), random.random()
+
+
+def set_start(worker: int) -> None:
+    """A worker_init_fn that changes the dataset that it finds."""
+    info: Any = get_worker_info()
+    assert isinstance(info.dataset, Numbers)
+    info.dataset.offset = 100 * (worker + 1)
+
+
+class Offset(Numbers):
+    """Sample i is i and what worker_init_fn has left."""
+
+    offset = 0
+
+    def __getitem__(self, index: int) -> Any:
+        return index + self.offset
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two structures of tensors, arrays and values are the same, types included."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and bool((one == other).all())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(equal, one, other))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(equal(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+def states() -> Any:
+    """Of this process's global random generators."""
+    return torch.get_rng_state(), list(np.random.get_state()), random.getstate()
+
+
+def seed_all(seed: int) -> None:
+    """Seed this process's global random generators."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+def three_epochs(make: Callable[[], Any]) -> Any:
+    """All batches of three epochs, and the state that the main process's random numbers are left in."""
+    seed_all(5)
+    loader = make()
+    return [list(loader) for _ in range(3)], states()
+
+
+def indices(batches: Any) -> list[list[int]]:
+    """Of batches of Numbers."""
+    return [batch[0].tolist() for batch in batches]
+
+
+def children() -> set[int]:
+    """Processes that this one has started, and that are there."""
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        return {int(pid) for pid in file.read().split()}
+
+
+def remains() -> dict[str, Any]:
+    """What a loader could leave behind."""
+    names = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
+    return {
+        "children": children(),
+        "shm": set(os.listdir("/dev/shm")),
+        "stacks": [name for name in names if "fastfeed-stack" in name],
+        "threads": {thread.name for thread in threading.enumerate()},
+    }
+
+
+def settled(before: dict[str, Any], seconds: float = 10.0) -> dict[str, Any]:
+    """What is there that was not; it is waited for, since threads and processes take a moment to end."""
+    deadline = time.monotonic() + seconds
+    while True:
+        now = remains()
+        left = {name: sorted(set(now[name]) - set(before[name])) for name in now}
+        if not any(left.values()) or time.monotonic() > deadline:
+            return {name: values for name, values in left.items() if values}
+        time.sleep(0.02)
+
+
+class NoCollector:
+    """Nothing is collected in here: what is gone was gone by its last reference."""
+
+    def __enter__(self) -> None:
+        gc.collect()
+        gc.disable()
+
+    def __exit__(self, *facts: object) -> None:
+        gc.enable()
