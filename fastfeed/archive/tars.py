@@ -314,17 +314,20 @@ class TarSet:
 
     def members_with(self, sources: AbstractSet[bytes]) -> Iterator[tuple[int, bytes]]:
         """(position, TAR/NAME) of each member that is called so."""
-        wanted: dict[int, set[bytes]] = {}
+        keys: dict[int, set[bytes]] = {}
         for source in sources:
             for at in (at for at, byte in enumerate(source) if byte == ord("/")):
                 number = self.numbers.get(os.fsdecode(source[:at]))
                 if number is not None:
-                    wanted.setdefault(number, set()).add(source)
-        for number, own in wanted.items():
-            for position in range(self.firsts[number], self.firsts[number + 1]):
-                yield from (
-                    (position, source) for place in self.places(position) if (source := self.source_of(position, place)) in own
-                )
+                    folder, slash, base = source[at + 1 :].rpartition(b"/")
+                    keys.setdefault(number, set()).add(folder + slash + base.partition(b".")[0])
+        for number, own in keys.items():
+            rows = range(self.firsts[number], self.firsts[number + 1])
+            for position, _ in self.index.rows_with(SAMPLE, "key", own, rows):
+                for place in self.places(position):
+                    source = self.source_of(position, place)
+                    if source in sources:
+                        yield position, source
 
     def label(self, position: int) -> int:
         """A sample's class number."""
