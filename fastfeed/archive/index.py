@@ -380,7 +380,7 @@ def column_names(index: DatasetIndex) -> list[str]:
     A column that this release does not know is not among them, nor are those that the user gave (DatasetIndex.user).
     """
     known = {name for table, name in (*index.required, *index.optional) if table in {SAMPLE, MEMBER} and index.has(table, name)}
-    return sorted(known - {"members", "field", "jpeg_rows", "mtime_ns", "name", "path", "some_label"})
+    return sorted(known - {"members", "field", "jpeg_rows", "mtime_ns", "path", "some_label", "written"})
 
 
 def repeated(keys: Sequence[bytes]) -> list[tuple[int, int]]:
