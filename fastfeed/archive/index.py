@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from fastfeed.archive.usercolumn import UserColumn as UserColumn  # noqa: PLC041
 from fastfeed.errors import IndexDamaged, VersionUnsupported
 
 SAMPLE, MEMBER = "sample", "member"
+_CHUNK_ROWS = 1 << 16
 UNREAD = -1
 """In place of a checksum: nobody has read the payload before."""
 _REQUIRED = {
@@ -316,12 +317,30 @@ class DatasetIndex(MappedColumns):
                 msg = f"the index needs a reader that knows column {name} of {table}"
                 raise VersionUnsupported(msg, path=self.path, hint="Install a newer fastfeed.")
 
-    def rows_with(self, table: str, name: str, wanted: AbstractSet[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Rows of a column of byte strings that have one of the wanted values, and which."""
-        if wanted:
-            for row, value in enumerate(self.strings(table, name)):
+    def rows_with(
+        self, table: str, name: str, wanted: AbstractSet[bytes], rows: range | None = None
+    ) -> Iterator[tuple[int, bytes]]:
+        """Rows of a column of byte strings that have one of the wanted values, and which.
+
+        Args:
+            table: Of the column.
+            name: Of the column.
+            wanted: Values.
+            rows: Where to look, a range without steps; everywhere by default.
+
+        Raises:
+            IndexDamaged: The column's ranges fall or leave it.
+        """
+        if not wanted:
+            return
+        starts, data = self.strings(table, name).ranges()
+        rows = range(len(starts) - 1) if rows is None else rows
+        for first in range(rows.start, rows.stop, _CHUNK_ROWS):  # no list as long as the column
+            ends = starts[first : min(first + _CHUNK_ROWS, rows.stop) + 1].tolist()
+            for at, (start, stop) in enumerate(pairwise(ends)):
+                value = bytes(data[start:stop])
                 if value in wanted:
-                    yield row, value
+                    yield first + at, value
 
     def sample_of(self, member: int) -> int:
         """The sample that a row of the member table belongs to."""
@@ -361,7 +380,7 @@ def column_names(index: DatasetIndex) -> list[str]:
     A column that this release does not know is not among them, nor are those that the user gave (DatasetIndex.user).
     """
     known = {name for table, name in (*index.required, *index.optional) if table in {SAMPLE, MEMBER} and index.has(table, name)}
-    return sorted(known - {"members", "field", "jpeg_rows", "mtime_ns", "name", "path", "some_label"})
+    return sorted(known - {"members", "field", "jpeg_rows", "mtime_ns", "path", "some_label", "written"})
 
 
 def repeated(keys: Sequence[bytes]) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 import xxhash
 
 from fastfeed.archive import columns, tar
+from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.catalog import Place, source_of_sample
 from fastfeed.archive.columns import BYTES, STARTS, ColumnData
 from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, Member
@@ -23,7 +24,7 @@ from fastfeed.units import format_count
 
 FOLDER = ".fastfeed-index"
 KIND, VERSION = "tars", 1
-SET, TAR, FIELD, FRAME, FINDING = "set", "tar", "field", "frame", "finding"
+SET, TAR, FIELD, EXTENSION, FRAME, FINDING = "set", "tar", "field", "extension", "frame", "finding"
 PLAIN, GZIP, ZSTD = 0, 1, 2
 """What a tar is stored as."""
 LOST = frozenset({"cut", "damaged", "dropped", "sparse", "stream", "unreadable"})
@@ -76,18 +77,21 @@ class TarsData:
     tars: Sequence[TarFile]
     fields: Sequence[str]
     """Sorted."""
-    keys: Sequence[bytes]
+    keys: ByteStrings
     labels: "array[int]"
     """Class number a sample, NO_LABEL where it has none."""
     counts: "array[int]"
     """Members a sample."""
     member_fields: "array[int]"
+    """uint16: number into fields, a member each."""
     offsets: "array[int]"
     sizes: "array[int]"
     digests: "array[int] | None"
     """xxh3 a member; None where payloads were not read."""
-    names: Mapping[int, bytes]
-    """By member row: names that are not KEY.FIELD."""
+    extensions: Sequence[bytes]
+    """As written, sorted; none where all are fields, letter for letter."""
+    written: "array[int]"
+    """uint16: number into extensions, a member each; empty where there are none."""
     frames: Sequence[tuple[int, int, int]]
     """(tar, first byte in the file, first byte in the tar) of each frame of the Zstandard ones."""
     findings: Sequence[TarFinding]
@@ -96,8 +100,8 @@ class TarsData:
 
     def write(self, file: BinaryIO) -> None:
         """Write the index."""
-        rows = {SET: 1, TAR: len(self.tars), FIELD: len(self.fields), SAMPLE: len(self.keys), MEMBER: len(self.offsets),
-                FRAME: len(self.frames), FINDING: len(self.findings)}  # fmt: skip
+        rows = {SET: 1, TAR: len(self.tars), FIELD: len(self.fields), EXTENSION: len(self.extensions), SAMPLE: len(self.keys),
+                MEMBER: len(self.offsets), FRAME: len(self.frames), FINDING: len(self.findings)}  # fmt: skip
         columns.write(file, rows, [*self._small(), *self._large()])
 
     def _small(self) -> Iterator[ColumnData]:
@@ -111,6 +115,7 @@ class TarsData:
         yield ColumnData(TAR, "dropped", "uint64", (array("Q", [entry.dropped for entry in self.tars]),))
         yield ColumnData(TAR, "samples", STARTS, (_starts(entry.samples for entry in self.tars),))
         yield ColumnData(FIELD, "name", BYTES, _strings([os.fsencode(name) for name in self.fields]))
+        yield ColumnData(EXTENSION, "name", BYTES, _strings(self.extensions))
         found = self.findings
         yield ColumnData(FINDING, "kind", BYTES, _strings([item.kind.encode("ascii") for item in found]))
         yield ColumnData(FINDING, "tar", "uint32", (array("I", [item.tar for item in found]),))
@@ -123,7 +128,7 @@ class TarsData:
         yield ColumnData(FRAME, "at", "uint64", (array("Q", [frame[1] for frame in self.frames]),))
         yield ColumnData(FRAME, "start", "uint64", (array("Q", [frame[2] for frame in self.frames]),))
         yield ColumnData(SAMPLE, "members", STARTS, (_starts(self.counts),))
-        yield ColumnData(MEMBER, "field", "uint16", (array("H", self.member_fields),))
+        yield ColumnData(MEMBER, "field", "uint16", (self.member_fields,))
         yield ColumnData(MEMBER, "offset", "uint64", (self.offsets,))
         yield ColumnData(MEMBER, "size", "uint64", (self.sizes,))
         if self.digests is not None:
@@ -131,10 +136,9 @@ class TarsData:
         missing = self.labels.count(NO_LABEL)
         if missing < len(self.labels):
             yield ColumnData(SAMPLE, "some_label" if missing else "label", "int64", (self.labels,), required=False)
-        yield ColumnData(SAMPLE, "key", BYTES, _strings(self.keys))
-        if self.names:
-            names = self.names
-            yield ColumnData(MEMBER, "name", BYTES, _strings([names.get(row, b"") for row in range(len(self.offsets))]))
+        yield ColumnData(SAMPLE, "key", BYTES, (self.keys.starts, self.keys.data))
+        if self.extensions:
+            yield ColumnData(MEMBER, "written", "uint16", (self.written,))
 
 
 def _starts(lengths: Iterable[int]) -> "array[int]":
@@ -159,7 +163,8 @@ class TarsIndex(DatasetIndex):
     required: Mapping[tuple[str, str], str] = {
         (SET, "facts"): BYTES, (TAR, "file"): BYTES, (TAR, "size"): "uint64", (TAR, "mtime_ns"): "int64",
         (TAR, "form"): "uint8", (TAR, "bytes"): "uint64", (TAR, "dropped"): "uint64", (TAR, "samples"): STARTS,
-        (FIELD, "name"): BYTES, (FINDING, "kind"): BYTES, (FINDING, "tar"): "uint32", (FINDING, "start"): "uint64",
+        (FIELD, "name"): BYTES, (EXTENSION, "name"): BYTES,
+        (FINDING, "kind"): BYTES, (FINDING, "tar"): "uint32", (FINDING, "start"): "uint64",
         (FINDING, "stop"): "uint64", (FINDING, "text"): BYTES, (FRAME, "tar"): "uint32", (FRAME, "at"): "uint64",
         (FRAME, "start"): "uint64", (SAMPLE, "members"): STARTS, (SAMPLE, "key"): BYTES, (MEMBER, "field"): "uint16",
         (MEMBER, "offset"): "uint64", (MEMBER, "size"): "uint64",
@@ -168,7 +173,7 @@ class TarsIndex(DatasetIndex):
         (SAMPLE, "label"): "int64",
         (SAMPLE, "some_label"): "int64",
         (MEMBER, "xxh3"): "uint64",
-        (MEMBER, "name"): BYTES,
+        (MEMBER, "written"): "uint16",
     }
     hint = gone = REBUILD
 
@@ -177,7 +182,7 @@ class TarsIndex(DatasetIndex):
         self.digest = hashlib.sha256(self._map[: self.table.data_start]).hexdigest()
         """Over the head, which holds a checksum of each column: changes with any byte of the index."""
         for (table, name), column in self.table.columns.items():
-            if table in {SET, TAR, FIELD}:
+            if table in {SET, TAR, FIELD, EXTENSION}:
                 got = xxhash.xxh3_64(b"".join(self._map[start:stop] for start, stop in column.extents)).hexdigest()
                 if got != column.xxh3:
                     msg = f"column {name} of {table} is damaged"
@@ -257,6 +262,8 @@ class TarSet:
         self.dropped = sum(entry.dropped for entry in self.tars)
         """Samples that are known to be lost or broken."""
         self.fields = tuple(os.fsdecode(raw) for raw in self.index.strings(FIELD, "name"))
+        self.extensions: list[bytes] = list(self.index.strings(EXTENSION, "name"))
+        """As written in the tars; none where all are fields, letter for letter."""
         self.digest = self.index.digest
         self.firsts = [0, *accumulate(entry.samples for entry in self.tars)]
         self.numbers = {entry.file: number for number, entry in enumerate(self.tars)}
@@ -301,8 +308,15 @@ class TarSet:
 
     def name_of(self, position: int, place: Place) -> bytes:
         """A member's name, byte for byte as in the tar."""
-        written: bytes = self.index.strings(MEMBER, "name")[place.row] if self.index.has(MEMBER, "name") else b""
-        return written or self.index.keys[position] + b"." + os.fsencode(place.field)
+        key: bytes = self.index.keys[position]
+        if not self.index.has(MEMBER, "written"):
+            return key + b"." + os.fsencode(place.field)
+        number = int(self.index.array(MEMBER, "written")[place.row])
+        if number >= len(self.extensions):
+            msg = "the index names an extension that there is not"
+            expected = f"below {len(self.extensions)}"
+            raise IndexDamaged(msg, path=self.index.path, sample=position, expected=expected, got=number, hint=REBUILD)
+        return key + b"." + self.extensions[number]
 
     def source(self, position: int) -> bytes | None:
         """TAR/NAME of a sample's image, else of its first member: two tars may have members of one name."""
@@ -314,17 +328,20 @@ class TarSet:
 
     def members_with(self, sources: AbstractSet[bytes]) -> Iterator[tuple[int, bytes]]:
         """(position, TAR/NAME) of each member that is called so."""
-        wanted: dict[int, set[bytes]] = {}
+        keys: dict[int, set[bytes]] = {}
         for source in sources:
             for at in (at for at, byte in enumerate(source) if byte == ord("/")):
                 number = self.numbers.get(os.fsdecode(source[:at]))
                 if number is not None:
-                    wanted.setdefault(number, set()).add(source)
-        for number, own in wanted.items():
-            for position in range(self.firsts[number], self.firsts[number + 1]):
-                yield from (
-                    (position, source) for place in self.places(position) if (source := self.source_of(position, place)) in own
-                )
+                    folder, slash, base = source[at + 1 :].rpartition(b"/")
+                    keys.setdefault(number, set()).add(folder + slash + base.partition(b".")[0])
+        for number, own in keys.items():
+            rows = range(self.firsts[number], self.firsts[number + 1])
+            for position, _ in self.index.rows_with(SAMPLE, "key", own, rows):
+                for place in self.places(position):
+                    source = self.source_of(position, place)
+                    if source in sources:
+                        yield position, source
 
     def label(self, position: int) -> int:
         """A sample's class number."""

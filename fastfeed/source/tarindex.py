@@ -234,8 +234,8 @@ class _Maker:
         self._paths, self._index_path, self._checksums = paths, index_path, checksums
         self.walked = 0
 
-    def run(self, walkers: int, progress: Progress) -> Sequence[Indexed]:
-        """The rows of all tars, in order; those that an older index knows are taken from there."""
+    def run(self, walkers: int, progress: Progress) -> Iterator[Indexed]:
+        """The rows of all tars, in order, each given away; those that an older index knows are taken from there."""
         facts = dict(zip(self._paths.files, _facts(self._paths), strict=True))
         found = self._known(facts)
         walks = {file: TarWalk(self._paths.base, file, checksums=self._checksums) for file in facts if file not in found}
@@ -251,7 +251,7 @@ class _Maker:
                     future.cancel()
             found.update({file: future.result() for future, file in futures.items()})
         progress.finish()
-        return [found[file] for file in self._paths.files]
+        return (found.pop(file) for file in self._paths.files)
 
     def _one(self, walk: TarWalk) -> Indexed:
         item = walk.run()

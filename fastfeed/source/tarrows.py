@@ -4,10 +4,11 @@ import os
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.index import MEMBER, SAMPLE, repeated
 from fastfeed.archive.regular import open_regular
 from fastfeed.archive.tars import (
@@ -27,13 +28,14 @@ from fastfeed.errors import SourceAmbiguous, SourceChanged, SourceUnreadable
 from fastfeed.sample import printable
 from fastfeed.source.tarheader import BLOCK_BYTES
 from fastfeed.source.tarwalk import Finding, Walk
-from fastfeed.source.wds import Grouper, TarRows
+from fastfeed.source.wds import Grouper, TarRows, field_of
 from fastfeed.store import gzip_stream, zstd_stream
 from fastfeed.store.blocks import Blocks, PlainBlocks, StreamedBlocks
 from fastfeed.store.tars import frames_of
 from fastfeed.store.zstd_stream import Frames
 from fastfeed.units import format_count, format_size
 
+_CHUNK_ROWS = 1 << 20
 LARGE_FRAME_BYTES = 16 << 20
 """From this size on a frame makes reading at random slow enough to say so: about 10 ms each."""
 _FOREIGN = {b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip", b"7z\xbc\xaf": "7z"}
@@ -102,7 +104,7 @@ class TarWalk:
             form = form_of(os.pread(descriptor, 8, 0), self._path)
             blocks = self._blocks(descriptor, form)
             self._walk = Walk(blocks, checksums=self._checksums)
-            rows = Grouper().take(self._walk.run())
+            rows = Grouper(checksums=self._checksums).take(self._walk.run())
             after = os.fstat(descriptor)
         finally:
             os.close(descriptor)
@@ -162,97 +164,131 @@ class Older:
         starts = index.sample_starts()
         low, high = int(starts[first]), int(starts[stop])
         labels = next((name for name in ("label", "some_label") if index.has(SAMPLE, name)), None)
-        names = index.strings(MEMBER, "name") if index.has(MEMBER, "name") else None
-
-        def members(name: str) -> "array[int]":
-            return array("Q", index.array(MEMBER, name)[low:high].tolist())
-
+        written = index.has(MEMBER, "written")
         rows = TarRows(
-            keys=index.keys[first:stop],
+            keys=ByteStrings(index.keys[first:stop]),
             labels=array("q", index.array(SAMPLE, labels)[first:stop].tolist() if labels else [NO_LABEL] * (stop - first)),
-            counts=array("Q", (starts[first + 1 : stop + 1] - starts[first:stop]).tolist()),
-            fields=list(self.tars.fields), member_fields=members("field"), offsets=members("offset"), sizes=members("size"),
-            digests=members("xxh3") if self.checksums else array("Q", [0]) * (high - low),
-            names={row - low: names[row] for row in range(low, high) if names[row]} if names is not None else {},
+            counts=array("I", (starts[first + 1 : stop + 1] - starts[first:stop]).tolist()),
+            extensions=self.tars.extensions if written else [os.fsencode(name) for name in self.tars.fields],
+            written=array("I", index.array(MEMBER, "written" if written else "field")[low:high].tolist()),
+            offsets=array("Q", index.array(MEMBER, "offset")[low:high].tolist()),
+            sizes=array("Q", index.array(MEMBER, "size")[low:high].tolist()),
+            digests=array("Q", index.array(MEMBER, "xxh3")[low:high].tolist() if self.checksums else []),
             findings=self._findings.get(number, []), dropped=entry.dropped,
         )  # fmt: skip
         return Indexed(entry, rows, frames_of(self.tars, number), self.checksums)
 
 
-def put_together(found: Sequence[Indexed]) -> TarsData:
+def put_together(found: Iterable[Indexed]) -> TarsData:
     """One index of many tars.
+
+    Args:
+        found: Their rows, each used once: what has been taken can be forgotten.
 
     Raises:
         SourceUnreadable: There is no sample in any of them.
         SourceAmbiguous: The members' names have more than 65,536 different extensions.
     """
-    fields = sorted({item.rows.fields[number] for item in found for number in set(item.rows.member_fields)})
-    _refuse_fields(fields)
-    numbers = {name: number for number, name in enumerate(fields)}
-    keys: list[bytes] = []
-    labels, counts = array("q"), array("Q")
-    member_fields, offsets, sizes, digests = (array("Q") for _ in range(4))
-    names: dict[int, bytes] = {}
-    frames: list[tuple[int, int, int]] = []
-    for at, item in enumerate(found):
-        rows = item.rows
-        names.update({len(offsets) + row: name for row, name in rows.names.items()})
-        table = [numbers.get(name, 0) for name in rows.fields]
-        member_fields.extend([table[number] for number in rows.member_fields])
-        for all_of_them, own in ((keys, rows.keys), (labels, rows.labels), (counts, rows.counts), (offsets, rows.offsets),
-                                 (sizes, rows.sizes), (digests, rows.digests)):  # fmt: skip
-            all_of_them.extend(own)  # type: ignore[arg-type]
-        frames.extend((at, *frame) for frame in zip(item.frames.ats, item.frames.starts, strict=True))
-    if not keys:
-        raise _no_sample(found)
-    findings, told = _findings(found, keys, offsets, counts)
-    return TarsData(
-        tars=[item.entry for item in found], fields=fields, keys=keys, labels=labels, counts=counts,
-        member_fields=member_fields, offsets=offsets, sizes=sizes,
-        digests=digests if all(item.checksums for item in found) else None, names=names, frames=frames,
-        findings=findings, found=told,
-    )  # fmt: skip
+    whole = _Whole()
+    for item in found:
+        whole.add(item)
+    return whole.data()
 
 
-def _refuse_fields(fields: Sequence[str]) -> None:
-    if len(fields) > MAX_FIELDS:
-        msg = f"the members' names have {format_count(len(fields), 'different extension')}, such as {printable(fields[0])}"
+class _Whole:
+    """The rows of all tars, as they come."""
+
+    def __init__(self) -> None:
+        self._entries: list[TarFile] = []
+        self._keys, self._labels, self._counts = ByteStrings(), array("q"), array("I")
+        self._numbers: dict[bytes, int] = {}
+        """Extension -> its number, in the order in which they were met."""
+        self._written, self._offsets, self._sizes, self._digests = array("H"), array("Q"), array("Q"), array("Q")
+        self._frames: list[tuple[int, int, int]] = []
+        self._told: Counter[str] = Counter()
+        self._findings: list[TarFinding] = []
+        self._checksums = True
+
+    def add(self, item: Indexed) -> None:
+        """The rows of the next tar."""
+        rows, number = item.rows, len(self._entries)
+        self._entries.append(item.entry)
+        for at in sorted(set(rows.written)):
+            self._numbers.setdefault(rows.extensions[at], len(self._numbers))
+        _refuse_many(self._numbers)
+        table = [self._numbers.get(extension, 0) for extension in rows.extensions]
+        self._written.extend([table[at] for at in rows.written])
+        self._keys.extend(rows.keys)
+        for column, own in ((self._labels, rows.labels), (self._counts, rows.counts), (self._offsets, rows.offsets),
+                            (self._sizes, rows.sizes), (self._digests, rows.digests)):  # fmt: skip
+            column.extend(own)
+        self._frames.extend((number, *frame) for frame in zip(item.frames.ats, item.frames.starts, strict=True))
+        self._checksums = self._checksums and item.checksums
+        for finding in rows.findings:
+            self._tell(TarFinding(finding.kind, number, finding.start, finding.stop, finding.text))
+
+    def _tell(self, finding: TarFinding) -> None:
+        self._told[finding.kind] += 1
+        if self._told[finding.kind] <= MAX_FINDINGS:
+            self._findings.append(finding)
+
+    def data(self) -> TarsData:
+        """All of it.
+
+        Raises:
+            SourceUnreadable: There is no sample.
+        """
+        if not len(self._keys):
+            raise self._no_sample()
+        self._shared_keys()
+        extensions = sorted(self._numbers)
+        fields = sorted({field_of(extension) for extension in extensions})
+        plain = all(os.fsencode(field_of(extension)) == extension for extension in extensions)
+        by_field = [fields.index(field_of(extension)) for extension in self._numbers]
+        as_written = [] if plain else [extensions.index(extension) for extension in self._numbers]
+        return TarsData(
+            tars=self._entries, fields=fields, keys=self._keys, labels=self._labels, counts=self._counts,
+            member_fields=_mapped(self._written, by_field), offsets=self._offsets, sizes=self._sizes,
+            digests=self._digests if self._checksums else None, extensions=[] if plain else extensions,
+            written=array("H") if plain else _mapped(self._written, as_written), frames=self._frames,
+            findings=self._findings, found=dict(sorted(self._told.items())),
+        )  # fmt: skip
+
+    def _shared_keys(self) -> None:
+        """Keys that two tars have; what one tar has twice, its walk has told."""
+        firsts = [0, *accumulate(entry.samples for entry in self._entries)]
+        starts: array[int] | None = None
+        for first, later in repeated(self._keys):
+            one, other = (bisect_right(firsts, sample) - 1 for sample in (first, later))
+            if one == other:
+                continue
+            starts = starts or array("Q", accumulate(self._counts, initial=0))
+            where, here = (self._offsets[starts[sample]] - BLOCK_BYTES for sample in (first, later))
+            key, file = printable(os.fsdecode(self._keys[later])), printable(self._entries[one].file)
+            text = f"key {key} is also in {file}, at byte {where}"
+            self._tell(TarFinding("shared-key", other, here, here + BLOCK_BYTES, text))
+
+    def _no_sample(self) -> SourceUnreadable:
+        self._findings.sort(key=lambda finding: (finding.kind not in LOST, finding.kind != "no-field"))
+        first = self._findings[0].text if self._findings else "they are empty"
+        tars = f"{format_count(len(self._entries), 'tar')}, the first of which is {printable(self._entries[0].file)}"
+        msg = f"there is no sample in {tars}: {first}"
+        return SourceUnreadable(msg, hint="A sample's members are regular files with an extension.")
+
+
+def _mapped(numbers: "array[int]", table: Sequence[int]) -> "array[int]":
+    """Each number by a table, in pieces: no list as long as the column."""
+    found = array("H")
+    for first in range(0, len(numbers), _CHUNK_ROWS):
+        found.extend([table[number] for number in numbers[first : first + _CHUNK_ROWS]])
+    return found
+
+
+def _refuse_many(extensions: Collection[bytes]) -> None:
+    if len(extensions) > MAX_FIELDS:
+        such = printable(os.fsdecode(next(iter(extensions))))
+        msg = f"the members' names have {format_count(len(extensions), 'different extension')}, such as {such}"
         hint = (
             "A name's extension begins at its first dot: the names in these tars have dots elsewhere. Pack the extracted files."
         )
         raise SourceAmbiguous(msg, expected=f"at most {MAX_FIELDS:,}", hint=hint)
-
-
-def _no_sample(found: Sequence[Indexed]) -> SourceUnreadable:
-    told = [finding for item in found for finding in item.rows.findings]
-    told.sort(key=lambda finding: (finding.kind not in LOST, finding.kind != "no-field"))
-    first = told[0].text if told else "they are empty"
-    tars = f"{format_count(len(found), 'tar')}, the first of which is {printable(found[0].entry.file)}"
-    msg = f"there is no sample in {tars}: {first}"
-    return SourceUnreadable(msg, hint="A sample's members are regular files with an extension.")
-
-
-def _findings(
-    found: Sequence[Indexed], keys: Sequence[bytes], offsets: Sequence[int], counts: "array[int]"
-) -> tuple[list[TarFinding], dict[str, int]]:
-    """What is told one by one, and how many there are of each kind."""
-    told: Counter[str] = Counter()
-    listed: list[TarFinding] = []
-    for at, item in enumerate(found):
-        for finding in item.rows.findings:
-            told[finding.kind] += 1
-            if told[finding.kind] <= MAX_FINDINGS:
-                listed.append(TarFinding(finding.kind, at, finding.start, finding.stop, finding.text))
-    firsts = [0, *accumulate(len(item.rows.keys) for item in found)]
-    starts: array[int] | None = None
-    for first, later in repeated(keys):
-        one, other = (bisect_right(firsts, sample) - 1 for sample in (first, later))
-        if one == other:
-            continue  # the walk has said so
-        told["shared-key"] += 1
-        if told["shared-key"] <= MAX_FINDINGS:
-            starts = starts or array("Q", accumulate(counts, initial=0))
-            where, here = (offsets[starts[sample]] - BLOCK_BYTES for sample in (first, later))
-            text = f"key {printable(os.fsdecode(keys[later]))} is also in {printable(found[one].entry.file)}, at byte {where}"
-            listed.append(TarFinding("shared-key", other, here, here + BLOCK_BYTES, text))
-    return listed, dict(sorted(told.items()))

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.archive.tars import LOST, NO_LABEL
 from fastfeed.sample import printable
@@ -28,24 +29,31 @@ _MAY_BE_CUT = LOST | {"open-end"}
 class TarRows:
     """The samples of one tar, in columns; members of a sample stand together, in the tar's order."""
 
-    keys: list[bytes] = field(default_factory=list)
+    keys: ByteStrings = field(default_factory=ByteStrings)
     labels: "array[int]" = field(default_factory=lambda: array("q"))
     """Class number a sample, NO_LABEL where it has none."""
-    counts: "array[int]" = field(default_factory=lambda: array("Q"))
+    counts: "array[int]" = field(default_factory=lambda: array("I"))
     """Members a sample."""
-    fields: list[str] = field(default_factory=list)
-    """Names by number, in the order in which they were met."""
-    member_fields: "array[int]" = field(default_factory=lambda: array("Q"))
-    """Number into fields, a member each."""
+    extensions: list[bytes] = field(default_factory=list)
+    """As written, by number, in the order in which they were met; in lower case they are the fields."""
+    written: "array[int]" = field(default_factory=lambda: array("I"))
+    """Number into extensions, a member each."""
     offsets: "array[int]" = field(default_factory=lambda: array("Q"))
     sizes: "array[int]" = field(default_factory=lambda: array("Q"))
     digests: "array[int]" = field(default_factory=lambda: array("Q"))
-    """xxh3 of each payload, 0 where checksums were not asked for."""
-    names: dict[int, bytes] = field(default_factory=dict)
-    """By member row: names that are not KEY.FIELD, for their case."""
+    """xxh3 of each payload; empty where checksums were not asked for."""
     findings: list[Finding] = field(default_factory=list)
     dropped: int = 0
     """Samples that are known to be lost or broken, and are left out."""
+
+    def fields(self) -> list[str]:
+        """The field of each extension."""
+        return [field_of(extension) for extension in self.extensions]
+
+
+def field_of(extension: bytes) -> str:
+    """b"Seg.PNG" -> "seg.png"; undecodable bytes as surrogate escapes."""
+    return os.fsdecode(extension).lower()
 
 
 def key_and_extension(name: bytes) -> tuple[bytes, bytes]:
@@ -68,23 +76,29 @@ def why_none(name: bytes) -> tuple[str, str] | None:
 
 
 class Grouper:
-    """Takes a tar's members in its order and gives its samples."""
+    """Takes a tar's members in its order and gives its samples.
 
-    def __init__(self) -> None:
-        self._rows = TarRows()
+    Args:
+        checksums: Keep the xxh3 of each payload.
+    """
+
+    def __init__(self, *, checksums: bool = False) -> None:
+        self._rows, self._checksums = TarRows(), checksums
+        self._keys: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
-        """Extension as written -> field number."""
+        """Extension as written -> its number."""
         self._fields: dict[str, int] = {}
-        self._plain: list[bool] = []
-        """By number of the extension as written: whether it is the field, letter for letter."""
-        self._sample_of = array("Q")
+        """Field -> its number."""
+        self._field_of: list[int] = []
+        """Number of the field of each extension."""
+        self._sample_of = array("I")
         """Sample number a member, in the tar's order."""
         self._latest: dict[bytes, int] = {}
         """Key -> its latest sample."""
         self._masks: list[int] = []
         """Fields of each sample, a bit each."""
-        self._labels = array("q")
-        self._firsts = array("Q")
+        self._labels, self._class_bit = array("q"), 0
+        self._firsts = array("I")
         """Row of the first member of each sample."""
         self._key, self._sample = b"", -1
         self._joined = False
@@ -121,28 +135,26 @@ class Grouper:
                 rows.findings.append(Finding(none[0], start, member.start + member.size, text))
                 return
             number = self._new_extension(extension) if number is None else number
-        bit = 1 << number
+        bit = 1 << self._field_of[number]
         if key != self._key or self._sample < 0 or self._masks[self._sample] & bit:
             self._sample, self._key = self._sample_for(key, bit, member), key
         self._masks[self._sample] |= bit
-        if not self._plain[number] and extension != os.fsencode(rows.fields[number]):
-            rows.names[len(self._sample_of)] = name
-        if rows.fields[number] == CLASS_FIELD and _DIGITS.fullmatch(member.head):
+        if bit == self._class_bit and _DIGITS.fullmatch(member.head):
             self._labels[self._sample] = int(member.head)
         self._sample_of.append(self._sample)
-        rows.member_fields.append(number)
+        rows.written.append(number)
         rows.offsets.append(member.start)
         rows.sizes.append(member.size)
-        rows.digests.append(member.xxh3)
+        if self._checksums:
+            rows.digests.append(member.xxh3)
 
     def _new_extension(self, extension: bytes) -> int:
-        name = os.fsdecode(extension).lower()
-        number = self._fields.setdefault(name, len(self._fields))
-        if number == len(self._rows.fields):
-            self._rows.fields.append(name)
-            self._plain.append(True)
-        self._plain[number] = self._plain[number] and os.fsencode(name) == extension
-        self._numbers[extension] = number
+        name = field_of(extension)
+        self._numbers[extension] = number = len(self._field_of)
+        self._field_of.append(self._fields.setdefault(name, len(self._fields)))
+        self._rows.extensions.append(extension)
+        if name == CLASS_FIELD:
+            self._class_bit = 1 << self._field_of[number]
         return number
 
     def _sample_for(self, key: bytes, bit: int, member: Member) -> int:
@@ -161,7 +173,7 @@ class Grouper:
         self._latest[key] = sample = len(self._masks)
         self._masks.append(0)
         self._labels.append(NO_LABEL)
-        self._rows.keys.append(key)
+        self._keys.append(key)
         self._firsts.append(len(self._sample_of))
         return sample
 
@@ -169,11 +181,11 @@ class Grouper:
         rows = self._rows
         kept = self._whole()
         rows.labels = array("q", [self._labels[sample] for sample in kept])
+        rows.keys = ByteStrings(self._keys[sample] for sample in kept)
         if self._joined or len(kept) < len(self._masks):
-            rows.keys = [rows.keys[sample] for sample in kept]
             self._reorder(kept)
         counts = Counter(self._sample_of)
-        rows.counts = array("Q", [counts[sample] for sample in kept])
+        rows.counts = array("I", [counts[sample] for sample in kept])
         return rows
 
     def _reorder(self, kept: list[int]) -> None:
@@ -182,11 +194,10 @@ class Grouper:
         order = sorted(
             (row for row, sample in enumerate(self._sample_of) if sample in staying), key=self._sample_of.__getitem__
         )
-        for name in ("member_fields", "offsets", "sizes", "digests"):
-            column = getattr(rows, name)
-            setattr(rows, name, array("Q", [column[row] for row in order]))
-        rows.names = {at: rows.names[row] for at, row in enumerate(order) if row in rows.names} if rows.names else {}
-        self._sample_of = array("Q", [self._sample_of[row] for row in order])
+        for name in ("written", "offsets", "sizes", *(["digests"] if self._checksums else [])):
+            column: array[int] = getattr(rows, name)
+            setattr(rows, name, array(column.typecode, [column[row] for row in order]))
+        self._sample_of = array("I", [self._sample_of[row] for row in order])
 
     def _whole(self) -> list[int]:
         """Numbers of the samples that stay: not those that damage beside them has taken members of."""
@@ -194,17 +205,17 @@ class Grouper:
         if not self._gaps and not self._lost:
             return list(everything)
         beside = {self._sample_of[row] for gap in self._gaps for row in (gap - 1, gap) if 0 <= row < len(self._sample_of)}
-        beside |= {sample for sample in everything if self._rows.keys[sample] in self._lost}
+        beside |= {sample for sample in everything if self._keys[sample] in self._lost}
         if self._joined:  # what was lost may belong to any sample
             beside, usual = set(everything), {mask for mask, _ in Counter(self._masks).most_common(1)}
         else:
             usual = {self._masks[sample] for sample in everything if sample not in beside}
         broken = {
-            sample for sample in beside if self._rows.keys[sample] in self._lost or (usual and self._masks[sample] not in usual)
+            sample for sample in beside if self._keys[sample] in self._lost or (usual and self._masks[sample] not in usual)
         }
         for sample in sorted(broken):
             self._drop(sample, usual)
-        gone = self._lost - {self._rows.keys[sample] for sample in broken}
+        gone = self._lost - {self._keys[sample] for sample in broken}
         self._rows.dropped = len(broken) + len(gone)
         return [sample for sample in everything if sample not in broken]
 
@@ -212,7 +223,7 @@ class Grouper:
         rows, first = self._rows, self._firsts[sample]
         own, others = self._named(self._masks[sample]), " or ".join(sorted(map(self._named, usual))[:3])
         text = (
-            f"sample {_shown(rows.keys[sample])} is left out: what is damaged beside it took members of it; it still has {own}"
+            f"sample {_shown(self._keys[sample])} is left out: what is damaged beside it took members of it; it still has {own}"
         )
         start = rows.offsets[first] - BLOCK_BYTES
         finding = Finding(
@@ -221,7 +232,7 @@ class Grouper:
         rows.findings.append(finding)
 
     def _named(self, mask: int) -> str:
-        return "+".join(sorted(name for number, name in enumerate(self._rows.fields) if mask >> number & 1))
+        return "+".join(sorted(name for name, number in self._fields.items() if mask >> number & 1))
 
 
 def _shown(name: bytes) -> str:

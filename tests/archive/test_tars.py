@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tarring import pairs, write_tar
 
+from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.tars import NO_LABEL, PLAIN, TarFile, TarsData, TarSet, TarsIndex
 from fastfeed.errors import FastfeedError, IndexDamaged, ShardDamaged, VersionUnsupported
 from fastfeed.source.tarindex import index_tars, store_of
@@ -83,15 +84,16 @@ def test_tars_are_proven_by_size_and_time(tmp_path: Path):
 def test_labels_are_whole_or_of_some(tmp_path: Path):
     for labels, name in (([1, 2], "label"), ([1, NO_LABEL], "some_label"), ([NO_LABEL] * 2, None)):
         data = TarsData(
-            tars=[TarFile("a", 1, 1, PLAIN, 2048, 2, 0)], fields=["x"], keys=[b"1", b"2"], labels=array("q", labels),
-            counts=array("Q", [1, 1]), member_fields=array("Q", [0, 0]), offsets=array("Q", [512, 1024]),
-            sizes=array("Q", [1, 1]), digests=None, names={}, frames=[], findings=[], found={},
+            tars=[TarFile("a", 1, 1, PLAIN, 2048, 2, 0)], fields=["x"], keys=ByteStrings([b"1", b"2"]),
+            labels=array("q", labels), counts=array("I", [1, 1]), member_fields=array("H", [0, 0]),
+            offsets=array("Q", [512, 1024]),
+            sizes=array("Q", [1, 1]), digests=None, extensions=[], written=array("H"), frames=[], findings=[], found={},
         )  # fmt: skip
         with (tmp_path / "index").open("wb") as file:
             data.write(file)
         index = TarsIndex(str(tmp_path / "index"))
         assert [name for name in ("label", "some_label") if index.has("sample", name)] == ([name] if name else [])
-        assert not index.has("member", "xxh3") and not index.has("member", "name")
+        assert not index.has("member", "xxh3") and not index.has("member", "written")
 
 
 # ------------------------------------------------------------------------------------------------ broken rules
@@ -150,6 +152,7 @@ def test_flipped_bits_of_what_is_read_at_opening(made, tmp_path: Path, name: str
 USED: list[tuple[str, Callable[[ColumnFile], object], str]] = [
     ("range", lambda f: f.replace("sample", "members", q([99] * 8)), "a sample's members lie outside"),
     ("field", lambda f: f.replace("member", "field", h([2] * 12)), "places a member outside its tar"),
+    ("written", lambda f: f.replace("member", "written", h([3] * 12)), "names an extension that there is not"),
     ("odd", lambda f: f.replace("member", "offset", q([513] * 12)), "places a member outside its tar"),
     ("header", lambda f: f.replace("member", "offset", q([0] * 12)), "places a member outside its tar"),
     ("end", lambda f: f.replace("member", "size", q([99_999] * 12)), "places a member outside its tar"),
@@ -166,7 +169,7 @@ def test_broken_in_use(made, tmp_path: Path, change, words: str):
     (tmp_path / "index").write_bytes(file.build())
     tars = TarSet(str(tmp_path / "index"), str(made[0]))
     with pytest.raises(IndexDamaged, match=words) as caught:
-        list(tars.places(1)), tars.key(1)
+        [tars.name_of(1, place) for place in tars.places(1)], tars.key(1)
     assert caught.value.hint == "Index the tars again: fastfeed index."
 
 

@@ -4,7 +4,7 @@ import tarfile
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tarring import header, with_checksum
 
@@ -44,6 +44,7 @@ def test_any_name_and_size(name: bytes, size: int):
     assert found == Header(name.partition(b"\0")[0], size, b"0")
 
 
+@example(148 * 8 + 7)  # the checksum itself is no number any more
 @given(st.integers(0, 512 * 8 - 1))
 def test_each_flipped_bit_is_found(bit: int):
     """[P11]: but in bytes that say nothing, such as the second blank of the checksum."""

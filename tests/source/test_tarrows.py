@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tarring import gzipped, offsets, pairs, tar_of, write_tar, zstandarded
 
+from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.tars import GZIP, MAX_FINDINGS, NO_LABEL, PLAIN, ZSTD, TarFile, TarsData, TarSet
 from fastfeed.errors import SourceAmbiguous, SourceChanged, SourceUnreadable
 from fastfeed.source.tarrows import Indexed, Older, TarWalk, form_of, put_together
@@ -104,7 +105,8 @@ def test_fields_are_numbered_anew(tmp_path: Path):
     data = put_together([one, two])
     assert data.fields == ["cls", "jpg", "json", "txt"]
     assert list(data.member_fields) == [3, 2, 3, 1, 3, 0]
-    assert data.names == {2: b"b.TXT"}
+    assert [data.extensions[number] for number in data.written] == [b"txt", b"json", b"TXT", b"jpg", b"txt", b"cls"]
+    assert put_together([two]).extensions == []
     assert list(data.labels) == [NO_LABEL, NO_LABEL, 5]
     assert list(data.counts) == [2, 1, 3]
     assert data.digests is None
@@ -149,8 +151,8 @@ def test_no_sample_at_all(tmp_path: Path):
 
 
 def test_more_fields_than_have_numbers():
-    rows = TarRows(keys=[b"video"], fields=[f"{number}.jpg" for number in range(65_537)])
-    rows.member_fields.extend(range(65_537))
+    rows = TarRows(ByteStrings([b"video"]), extensions=[b"%d.jpg" % number for number in range(65_537)])
+    rows.written.extend(range(65_537))
     item = Indexed(TarFile("a.tar", 1, 1, PLAIN, 1, 1, 0), rows)
     with pytest.raises(SourceAmbiguous, match=r"the members' names have 65,537 different extensions, such as 0\.jpg"):
         put_together([item])
@@ -168,7 +170,7 @@ def test_rows_are_taken_over_as_they_were(tmp_path: Path, checksums: bool):
     assert older.checksums == checksums
     taken = [older.take(number) for number in range(2)]
     for item, wanted in zip(taken, items, strict=True):
-        assert (item.entry, item.rows.keys, item.rows.names) == (wanted.entry, wanted.rows.keys, wanted.rows.names)
+        assert (item.entry, item.rows.keys) == (wanted.entry, wanted.rows.keys)
         assert item.frames.ats == wanted.frames.ats
     again = put_together(taken)
     assert saved(tmp_path, again).digest == older.tars.digest

@@ -14,7 +14,8 @@ from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.config import ImageConfig
 from fastfeed.errors import SourceAmbiguous, UsageError
 from fastfeed.media import is_image_field
-from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember, RowSource, Scalar
+from fastfeed.packer.rows.fork import ask
+from fastfeed.packer.rows.source import Reading, Row, RowFacts, RowFailed, RowMember, RowSource, Scalar
 
 _PROBED_ROWS = 16
 _HARMLESS = frozenset({CLASS_FIELD, "txt"})
@@ -195,12 +196,9 @@ class ReencodedRows:
         if facts.fields:
             self._reencoder.prove(facts.fields, facts.layout)
         numbers = sorted({at * (facts.count - 1) // max(1, _PROBED_ROWS - 1) for at in range(_PROBED_ROWS)})
-        before = after = 0
-        for number, row in zip(numbers, self.inner.rows(numbers), strict=True):
-            changed = self._one(number, row)
-            if isinstance(row, Row) and isinstance(changed, Row):
-                before += sum(len(member.data) for member in row.members)
-                after += sum(len(member.data) for member in changed.members)
+        reading = Reading()
+        before, after = ask(lambda: self._look(numbers), reading)  # a live object here stays as it is, for its workers
+        reading.close()
         share = after / before if before else 1.0
         wanted = {name: value for name, value in asdict(self.config).items() if value not in {None, False, ()}}
         told = ", ".join(f"{name} {value}" if value is not True else name for name, value in wanted.items())
@@ -210,6 +208,16 @@ class ReencodedRows:
             extra_columns=self._columns(facts.fields),
             why=(*facts.why, f"images are re-encoded ({told}): about {share:.0%} of their bytes stay"),
         )  # fmt: skip
+
+    def _look(self, numbers: Sequence[int]) -> tuple[int, int]:
+        """Bytes of some rows, before and after."""
+        before = after = 0
+        for number, row in zip(numbers, self.inner.rows(numbers), strict=True):
+            changed = self._one(number, row)
+            if isinstance(row, Row) and isinstance(changed, Row):
+                before += sum(len(member.data) for member in row.members)
+                after += sum(len(member.data) for member in changed.members)
+        return before, after
 
     def _columns(self, fields: Sequence[str]) -> tuple[str, ...]:
         images = self.config.only_field or tuple(name for name in fields if is_image_field(name))

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import operator
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from fastfeed.config import RowConfig
 from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
 from fastfeed.packer.rows import huggingface
 from fastfeed.packer.rows.byname import type_name
+from fastfeed.packer.rows.fork import ask
 from fastfeed.packer.rows.kinds import is_index
 from fastfeed.packer.rows.labels import LabelReader, to_row
 from fastfeed.packer.rows.source import PROBE_BYTES, PROBES, Reading, Row, RowFacts, RowFailed
@@ -100,6 +102,25 @@ class PythonRows:
         if count == 0:
             msg = "the dataset has no sample"
             raise SourceUnreadable(msg, got=self.what)
+        self.reading = Reading()
+        try:
+            found = ask(lambda: self._look(count), self.reading)
+        finally:
+            self.reading.close()
+            self.reading = None
+        self.names, self.labels = Names(**found["names"]), LabelReader(self.classes, labelled=found["labelled"])
+        looked, seen = found["rows"], found["bytes"]
+        self._step = max(1, min(_FETCH, _FETCH_BYTES * looked // max(1, seen)))
+        return RowFacts(
+            count=count, source_bytes=seen * count // looked, exact=looked == count, files=1, layout="dataset",
+            identity={**self.identity, "rows": count, "probe": found["digest"]}, classes=self.classes, names=self._names,
+            numbered_classes=self.classes is None, fields=tuple(found["fields"]), notes=tuple(found["notes"]),
+            max_field_bytes=self.names.max_field_bytes, columns=self.names.columns,
+            why=(f"a dataset of {format_count(count, 'sample')} ({self.what})", *self.why, *found["why"]),
+        )  # fmt: skip
+
+    def _look(self, count: int) -> dict[str, Any]:
+        """What some samples tell, in a fork: the object here stays as it is, for each worker to begin with."""
         items = self._probes(count)
         label = self.names.label
         if label is not None and label not in self._declared and not any(label in item for item in items.values()):
@@ -108,19 +129,14 @@ class PythonRows:
         self.names.settle(items.values(), self._declared)
         rows = {number: self._encoded(number, item) for number, item in items.items()}
         self.labels.settle([row.label for row in rows.values()])
-        seen = sum(len(member.data) for row in rows.values() for member in row.members)
         first, digest = next(iter(rows)), hashlib.sha256()
         for row in rows.values():
             digest.update(_fingerprint(row))
-        self._step = max(1, min(_FETCH, _FETCH_BYTES * len(rows) // max(1, seen)))
-        return RowFacts(
-            count=count, source_bytes=seen * count // len(rows), exact=len(rows) == count, files=1, layout="dataset",
-            identity={**self.identity, "rows": count, "probe": digest.hexdigest()}, classes=self.classes, names=self._names,
-            numbered_classes=self.classes is None, fields=self._fields(rows.values()),
-            max_field_bytes=self.names.max_field_bytes, columns=self.names.columns,
-            why=(f"a dataset of {format_count(count, 'sample')} ({self.what})", *self.why, *self.names.why),
-            notes=self._notes(first, rows[first]),
-        )  # fmt: skip
+        return {
+            "names": self.names.to_json(), "why": self.names.why, "labelled": self.labels.labelled, "rows": len(rows),
+            "bytes": sum(len(member.data) for row in rows.values() for member in row.members), "digest": digest.hexdigest(),
+            "fields": self._fields(rows.values()), "notes": self._notes(first, rows[first]),
+        }  # fmt: skip
 
     def _fields(self, rows: Iterable[Row]) -> tuple[str, ...]:
         found = {member.field for row in rows for member in row.members}
@@ -140,6 +156,7 @@ class PythonRows:
         return found
 
     def _probe(self, number: int) -> dict[str, Any]:
+        self._note([number])
         try:
             return as_dict(self.dataset[number], named=self.classes is not None)
         except FastfeedError:
@@ -214,8 +231,12 @@ class PythonRows:
 
 
 def _told(error: Exception) -> str:
-    """An exception in one line."""
-    return f"{type(error).__name__}: {error}"[:_MAX_WHY]
+    """An exception in one line, with the place where it was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})" if trace is not None else ""
+    return f"{type(error).__name__}: {error}"[:_MAX_WHY] + where
 
 
 def about_bytes(value: Any) -> int:  # noqa: ANN401 - any value

@@ -4,9 +4,6 @@ It is a fresh interpreter where the source can be told in JSON (files), else a f
 object, as torch's DataLoader makes its workers on Linux: nothing is pickled, and what the object holds open is shared.
 """
 
-import ctypes
-import faulthandler
-import gc
 import io
 import os
 import queue
@@ -15,14 +12,14 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import IO, Any, BinaryIO, NoReturn
+from typing import IO, Any, BinaryIO
 
+from fastfeed.packer.rows import fork
 from fastfeed.packer.rows.source import Reading, RowReader
 from fastfeed.packer.rows.writer import RowOrder, RowsFailed, RowShardWriter
 from fastfeed.packer.worker import DiskFailed
 from fastfeed.source import wire
 
-_PR_SET_PDEATHSIG = 1
 _HOMES = {
     "files": ("fastfeed.packer.rows.files", "FileRows"),
     "parquet": ("fastfeed.packer.rows.tablerows", "TableRows"),
@@ -106,17 +103,10 @@ class Forked:
         pipes = [os.pipe() for _ in range(3)]
         (orders, self._orders), (self._events, events), (self._words, words) = pipes
         self._reading = Reading()
-        parent, prctl = os.getpid(), ctypes.CDLL(None, use_errno=True).prctl  # loaded here: a fork should load nothing
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # what waits in a buffer would be written twice
-                stream.flush()
-        self.pid = os.fork()
-        if self.pid == 0:
-            _tell_reading(source, self._reading)
-            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # also while its own code never comes to listen
-            if os.getppid() != parent:
-                os._exit(1)
-            _child(source, (orders, events, words), [*self._parents_ends, *foreign, self._orders, self._events, self._words])
+        foreign = [*self._parents_ends, *foreign, self._orders, self._events, self._words]
+        _tell_reading(source, self._reading)
+        self.pid = fork.start(lambda: serve(source, os.fdopen(orders, "rb"), events), words, foreign)
+        _tell_reading(source, None)
         for descriptor in (orders, events, words):
             os.close(descriptor)
         self._own = {self._orders, self._events, self._words}
@@ -127,9 +117,9 @@ class Forked:
         self.returncode: int | None = None
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """SIGKILL, also to what its code has started."""
         if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
+            fork.kill(self.pid)
 
     def poll(self) -> int | None:
         """Its exit code, None while it runs."""
@@ -150,7 +140,7 @@ class Forked:
         return self.returncode
 
 
-def _tell_reading(source: Any, reading: Reading) -> None:  # noqa: ANN401 - a source, maybe within another
+def _tell_reading(source: Any, reading: Reading | None) -> None:  # noqa: ANN401 - a source, maybe within another
     """Where a live object's source, which may be within another, notes what it reads."""
     while not hasattr(source, "reading") and hasattr(source, "inner"):
         source = source.inner
@@ -178,38 +168,3 @@ class _Words(io.FileIO):
         """And give the shared memory back."""
         super().close()
         self._reading.close()
-
-
-def _child(source: RowReader, pipes: tuple[int, int, int], foreign: Sequence[int]) -> NoReturn:
-    """The fork's whole life.
-
-    Args:
-        source: The live object.
-        pipes: Its ends: orders, events, words.
-        foreign: Descriptors that are not its own.
-    """
-    orders, events, words = pipes
-    try:
-        os.setpgid(0, 0)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for descriptor in foreign:
-            os.close(descriptor)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)  # whoever asks the terminal would be stopped, and wait for ever
-        os.dup2(words, 1)
-        os.dup2(words, 2)
-        sys.stdin = os.fdopen(0, closefd=False)  # whatever a test or a notebook has put there
-        sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
-        faulthandler.enable(2, all_threads=False)
-        gc.freeze()  # what the parent has is not looked through, and stays shared
-        torch = sys.modules.get("torch")
-        if torch is not None:  # OpenMP's threads are not in the fork, and waiting for them would be forever
-            torch.set_num_threads(1)
-        serve(source, os.fdopen(orders, "rb"), events)
-    except BaseException:  # noqa: BLE001 - the process ends here, and its last words go to the parent
-        import traceback  # noqa: PLC0415 - only in this case
-
-        os.write(words, traceback.format_exc().encode(errors="backslashreplace"))
-    finally:
-        os._exit(1)
