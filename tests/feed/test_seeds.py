@@ -1,0 +1,55 @@
+import random
+import subprocess
+import sys
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from loading import equal, states
+
+from fastfeed.feed.seeds import Seeds, mix, number_of, states_kept
+
+
+def test_mix_is_splitmix64():
+    # The first outputs of splitmix64 seeded with 0: published with the generator (xoshiro.di.unimi.it/splitmix64.c).
+    step = 0x9E3779B97F4A7C15
+    assert [mix(step * n) for n in (1, 2, 3)] == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+
+
+@given(st.integers(0, 2**40), st.integers(0, 1000), st.integers(0, 2**40))
+def test_seeds_depend_on_base_epoch_and_index(base, epoch, index):
+    seed = Seeds(base, epoch).of(index)
+    assert 0 <= seed < 2**63 and seed == Seeds(base, epoch).of(np.int64(index))
+    assert (
+        len({seed, Seeds(base + 1, epoch).of(index), Seeds(base, epoch + 1).of(index), Seeds(base, epoch).of(index + 1)}) == 4
+    )
+
+
+def test_seeds_of_neighbours_have_no_bit_in_common_more_than_chance():
+    bits = np.array([[Seeds(0, 0).of(index) >> bit & 1 for bit in range(63)] for index in range(4000)])
+    assert np.abs(bits.mean(0) - 0.5).max() < 0.05
+    assert np.abs((bits[1:] == bits[:-1]).mean(0) - 0.5).max() < 0.05
+
+
+def test_texts_are_the_same_number_in_every_process():
+    code = "from fastfeed.feed.seeds import number_of; print(number_of('a'), number_of(b'a'))"
+    told = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout for _ in range(2)}
+    assert told == {f"{number_of('a')} {number_of(b'a')}\n"}
+
+
+def test_a_sample_draws_the_same_numbers():
+    def drawn():
+        Seeds(1, 2).apply(3)
+        return torch.rand(2), np.random.rand(2), random.random()
+
+    with states_kept():
+        assert equal(drawn(), drawn())
+
+
+def test_states_are_kept():
+    before = states()
+    with states_kept():
+        Seeds(1, 2).apply(3)
+        torch.rand(1)
+    assert equal(before, states())
