@@ -13,15 +13,19 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
         DecodeError,
         DestinationError,
         FastfeedError,
+        FastfeedWarning,
         SourceError,
         UsageError,
         WorkerDied,
     )
-    from fastfeed.feed.dataset import PackedDataset, open
+    from fastfeed.feed.dataset import PackedDataset
+    from fastfeed.feed.opening import open
     from fastfeed.packer.job import pack
-    from fastfeed.packer.result import PackResult
-    from fastfeed.packer.unpack import UnpackResult, unpack
+    from fastfeed.packer.result import PackResult, UnpackResult
+    from fastfeed.packer.sidecars import SidecarsResult, write_sidecars
+    from fastfeed.packer.unpack import unpack
     from fastfeed.packer.verify import VerifyResult, verify
+    from fastfeed.source.tarindex import IndexResult, index_tars
 
 __version__ = "0.1.0"
 
@@ -30,19 +34,24 @@ _HOMES = {
     "DecodeError": "errors",
     "DestinationError": "errors",
     "FastfeedError": "errors",
+    "FastfeedWarning": "errors",
+    "IndexResult": "source.tarindex",
     "InfoResult": "archive.summary",
     "PackResult": "packer.result",
     "PackedDataset": "feed.dataset",
+    "SidecarsResult": "packer.sidecars",
     "SourceError": "errors",
-    "UnpackResult": "packer.unpack",
+    "UnpackResult": "packer.result",
     "UsageError": "errors",
     "VerifyResult": "packer.verify",
     "WorkerDied": "errors",
+    "index_tars": "source.tarindex",
     "info": "archive.summary",
-    "open": "feed.dataset",
+    "open": "feed.opening",
     "pack": "packer.job",
     "unpack": "packer.unpack",
     "verify": "packer.verify",
+    "write_sidecars": "packer.sidecars",
 }
 
 __all__ = [
@@ -50,20 +59,25 @@ __all__ = [
     "DecodeError",
     "DestinationError",
     "FastfeedError",
+    "FastfeedWarning",
+    "IndexResult",
     "InfoResult",
     "PackResult",
     "PackedDataset",
+    "SidecarsResult",
     "SourceError",
     "UnpackResult",
     "UsageError",
     "VerifyResult",
     "WorkerDied",
     "__version__",
+    "index_tars",
     "info",
     "open",
     "pack",
     "unpack",
     "verify",
+    "write_sidecars",
 ]
 
 

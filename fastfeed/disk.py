@@ -18,6 +18,11 @@ def publish(part: str, target: str, write: Callable[[BinaryIO], object]) -> None
         write(file)
         file.flush()
         os.fsync(file.fileno())
+    settle(part, target)
+
+
+def settle(part: str, target: str) -> None:
+    """Give a flushed file its name, replacing what has it, so that the name survives a power cut."""
     os.rename(part, target)
     sync_folder(os.path.dirname(target))
 

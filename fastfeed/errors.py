@@ -19,6 +19,7 @@
         ManifestDamaged                     manifest.json or pack.json
         IndexDamaged                        the index: header, column table, or a row's bounds
         ShardDamaged                        a shard: missing, cut, or bytes that differ from their checksum
+        SidecarDamaged                      a file for another reader is missing, stale, or not what the index says
       InputsSkipped                    6    done, but some inputs were left out by --on-error skip
       WorkerDied                       7    a worker process was killed or crashed
       DecodeError                      8    the bytes are as packed, but no decoder takes them
@@ -170,6 +171,10 @@ class ShardDamaged(DatasetError):
     """A shard is missing, cut, or its bytes differ from their checksum."""
 
 
+class SidecarDamaged(DatasetError):
+    """A file for another reader is missing, stale, or not what the index says; the dataset itself may be whole."""
+
+
 class InputsSkipped(FastfeedError):
     """Done, but some inputs were left out because --on-error skip allowed it."""
 
@@ -186,3 +191,18 @@ class DecodeError(FastfeedError):
     """The bytes are as packed, but no decoder takes them."""
 
     exit_code = 8
+
+
+class FastfeedWarning(UserWarning):
+    """Something that was done or found without being asked, and that the user should know."""
+
+
+def warn(text: str) -> None:
+    """Give a FastfeedWarning at the line outside of fastfeed from which this was reached."""
+    import inspect  # noqa: PLC0415 - 5 ms that only a warning costs
+    import warnings  # noqa: PLC0415
+
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "fastfeed":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, FastfeedWarning, stacklevel=level)

@@ -5,7 +5,16 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from fastfeed.config import DEFAULT_SHARD_BYTES, PackConfig, PackOptions, launched_processes, pack_config, package_folder
+from fastfeed.config import (
+    DEFAULT_FRAME_BYTES,
+    DEFAULT_LEVEL,
+    DEFAULT_SHARD_BYTES,
+    OF_COMPRESSION,
+    PackConfig,
+    PackOptions,
+    pack_config,
+    package_folder,
+)
 from fastfeed.errors import UsageError
 
 
@@ -42,6 +51,14 @@ def test_it_is_frozen():
         ({"name": "x" * 61}, "a shard name is 1 to 60"),
         ({"name": "ünder"}, "a shard name is 1 to 60"),
         ({"name": "a\n"}, "a shard name is 1 to 60"),
+        ({"compress": "gzip"}, "compress is zstd, or None: got 'gzip'"),
+        ({"level": 3}, "level and frame_bytes are for compressed shards. Add --compress zstd"),
+        ({"frame_bytes": 8192}, "level and frame_bytes are for compressed shards"),
+        ({"compress": "zstd", "level": 0}, "level is a whole number from 1 to 22: got 0"),
+        ({"compress": "zstd", "level": 23}, "level is a whole number from 1 to 22: got 23"),
+        ({"compress": "zstd", "level": 3.0}, "level is a whole number from 1 to 22: got 3.0"),
+        ({"compress": "zstd", "frame_bytes": 4095}, "frame_bytes is from 4.0 KiB to 64.0 MiB: got 4095. Whoever reads one"),
+        ({"compress": "zstd", "frame_bytes": (64 << 20) + 1}, "frame_bytes is from 4.0 KiB to 64.0 MiB"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(options, text):
@@ -61,6 +78,22 @@ def test_a_size_may_be_a_text(given, size):
     assert options == {"shard_bytes": given}, "the caller's mapping is the caller's"
 
 
+def test_what_is_compressed_has_a_level_and_a_size_of_frames():
+    assert PackConfig().framing is None
+    assert PackConfig(compress="zstd").framing == (DEFAULT_LEVEL, DEFAULT_FRAME_BYTES) == (3, 256 << 10)
+    assert pack_config({"compress": "zstd", "level": 22, "frame_bytes": "64MiB"}).framing == (22, 64 << 20)
+    assert PackConfig(compress="zstd", level=1, frame_bytes=4096).framing == (1, 4096)
+
+
+def test_a_record_of_plain_tars_has_no_word_of_compression():
+    names = {field.name for field in fields(PackConfig)}
+    assert set(PackConfig().record()) == names - set(OF_COMPRESSION)
+    assert PackConfig(compress="zstd").record() == {
+        **PackConfig().record(), "compress": "zstd", "level": 3, "frame_bytes": 262144,
+    }  # fmt: skip
+    assert PackConfig(compress="zstd").record() == PackConfig(compress="zstd", level=3, frame_bytes=1 << 18).record()
+
+
 NAMES = ", ".join(field.name for field in fields(PackConfig))
 
 
@@ -71,6 +104,7 @@ NAMES = ", ".join(field.name for field in fields(PackConfig))
         ({"b": 1, "shards": 1, "a": 2}, f"pack has no option a, b: expected among {NAMES}, got a, b"),
         ({"shard_bytes": "0"}, "shard_bytes is a whole number from 1: got 0"),
         ({"shards": "3"}, "shards is a whole number from 1: got 3"),
+        ({"compress": "zstd", "level": "3"}, "level is a whole number from 1 to 22: got 3"),
     ],
 )
 def test_options_that_are_wrong_are_refused(options, text):
@@ -83,43 +117,11 @@ def test_options_that_are_wrong_are_refused(options, text):
 def test_a_size_that_is_none_is_refused_by_name(text):
     with pytest.raises(UsageError, match=r"^shard_bytes: .*size"):
         pack_config({"shard_bytes": text})
+    with pytest.raises(UsageError, match=r"^frame_bytes: .*size"):
+        pack_config({"compress": "zstd", "frame_bytes": text})
 
 
 def test_the_folder_that_this_very_package_is_in():
     import fastfeed
 
     assert os.path.dirname(os.path.dirname(fastfeed.__file__)) == package_folder()
-
-
-# ---------------------------------------------------------------------------------------------------- launchers
-@pytest.fixture
-def no_launcher(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An environment that no launcher has written to."""
-    for name in LAUNCHERS:
-        monkeypatch.delenv(name, raising=False)
-    return monkeypatch
-
-
-LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-
-
-@pytest.mark.parametrize("name", LAUNCHERS)
-def test_a_launcher_says_how_many_processes(no_launcher, name):
-    assert launched_processes() is None
-    no_launcher.setenv(name, "8")
-    assert launched_processes() == (name, 8)
-
-
-@pytest.mark.parametrize("text", ["", "1", "0"])
-def test_one_process_is_no_launch(no_launcher, text):
-    no_launcher.setenv("WORLD_SIZE", text)
-    assert launched_processes() is None
-    no_launcher.setenv("SLURM_STEP_NUM_TASKS", "4")
-    assert launched_processes() == ("SLURM_STEP_NUM_TASKS", 4)
-
-
-@pytest.mark.parametrize("text", ["two", "-1", "2.0", "\u0663"])
-def test_a_launcher_that_says_no_number(no_launcher, text):
-    no_launcher.setenv("WORLD_SIZE", text)
-    with pytest.raises(UsageError, match="the environment variable WORLD_SIZE should hold the number of processes: got"):
-        launched_processes()

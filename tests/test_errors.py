@@ -94,3 +94,10 @@ def test_an_error_survives_a_process_border(kind):
 def test_facts_are_attributes():
     error = IndexDamaged("it broke", path="/x", start=1)
     assert (error.message, error.path, error.start, error.stop, error.shard) == ("it broke", "/x", 1, None, None)
+
+
+def test_a_warning_points_at_the_line_outside_of_the_package(tmp_path):
+    (tmp_path / "a.tar").write_bytes(b"")
+    with pytest.warns(errors.FastfeedWarning, match="^look here$") as caught:
+        errors.warn("look here")
+    assert caught[0].filename == __file__

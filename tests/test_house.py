@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "fastfeed"
 MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
-HEAVY = {"torch", "numpy", "nvidia", "zstandard", "PIL", "webdataset", "rich", "xxhash"}
+HEAVY = {"torch", "numpy", "nvidia", "zstandard", "PIL", "webdataset", "datasets", "rich", "xxhash"}
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
 
@@ -37,6 +37,7 @@ def test_packing_needs_no_torch_and_no_pillow():
         "torch",
         "PIL",
         "nvidia",
+        "zstandard",
     }
 
 

@@ -80,7 +80,39 @@ def test_the_script_that_finds_what_is_broken_and_slow(tmp_path: Path):
     assert packed(source, tmp_path / "clean", exclude=str(tmp_path / "skip.jsonl")).datasets[0].samples == 4
 
 
-@pytest.mark.parametrize("name", ["classes", "class_to_idx", "targets", "samples", "columns", "column", "open", "identity"])
+def test_the_script_of_columns(tmp_path: Path):
+    """As it stands in the README, but for the paths and the transform."""
+    packed(make_photos(tmp_path / "src", each=20), tmp_path / "packed")
+    (tmp_path / "captions-v2.csv").write_text(
+        "path,caption,length\n" + "".join(f"cat/{at:03d}.jpg,a cat,5\n" for at in range(20))
+    )
+    (script,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if ".split(" in block]
+    script = script.replace("/data/imagenet-packed/train", str(tmp_path / "packed")).replace("transform=transform, ", "")
+    script = "import fastfeed\n" + script.replace("width >= 256", "width >= 16") + "print(len(train), len(val), lengths[0])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment({"XDG_CACHE_HOME": str(tmp_path / "cache")}),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "18 2 5.0\n")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "where",
+        "split",
+        "select",
+        "positions",
+        "classes",
+        "class_to_idx",
+        "targets",
+        "samples",
+        "columns",
+        "column",
+        "open",
+        "identity",
+    ],
+)
 def test_every_attribute_that_it_promises_exists(name):
     assert f"`ds.{name}" in README
     assert hasattr(fastfeed.PackedDataset, name)

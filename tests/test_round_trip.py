@@ -62,6 +62,14 @@ def test_every_file_comes_back(name: str, tmp_path: Path):
     round_trip(name, tmp_path, shards=3)
 
 
+@pytest.mark.parametrize("name", SETS)
+def test_every_file_comes_back_from_compressed_shards(name: str, tmp_path: Path):
+    dataset = round_trip(name, tmp_path, shards=3, compress="zstd")
+    fastfeed.unpack(dataset, tmp_path / "tars", shards=True)
+    packed(source_of(name), tmp_path / "plain", shards=3)
+    assert contents(tmp_path / "tars") == contents(tmp_path / "plain")
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["imagenet-sample", "text"])
 def test_every_file_of_the_large_ones_comes_back(name: str, tmp_path: Path):

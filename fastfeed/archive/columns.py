@@ -149,7 +149,7 @@ def read_table(head: Buffer, file_bytes: int, path: str) -> ColumnTable:
     return ColumnTable(file_bytes, tables, columns, _aligned(HEAD.size + table_bytes))
 
 
-def proven_columns(raw: bytes, path: str) -> Mapping[tuple[str, str], Column]:
+def proven_columns(raw: bytes | memoryview, path: str) -> Mapping[tuple[str, str], Column]:
     """The columns of a column file of the job by table and name, the bytes of each checked.
 
     Raises:

@@ -3,34 +3,22 @@
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
 from itertools import accumulate
 from typing import TypeVar
 
 from fastfeed.archive import manifest, tar
-from fastfeed.archive.index import MEMBER, DatasetIndex, Member
+from fastfeed.archive.catalog import Place as Place  # noqa: PLC0414 - part of what Archive gives
+from fastfeed.archive.catalog import source_of_sample
+from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, Member
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, MANIFEST, Group, Manifest, ShardEntry
 from fastfeed.archive.regular import open_regular
-from fastfeed.archive.shard import SHARD_NAME, member_name
+from fastfeed.archive.shard import RESTORE, SHARD_NAME, member_name
 from fastfeed.errors import FastfeedError, IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged
-from fastfeed.media import is_image_field
+from fastfeed.units import format_count
 
 _MAX_MANIFEST_BYTES = 1 << 30
 _Error = TypeVar("_Error", bound=FastfeedError)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where one member lies, proven to be inside its shard."""
-
-    shard: str
-    field: str
-    start: int
-    """First payload byte."""
-    stop: int
-    xxh3: int
-    row: int
-    """Of the index's member table."""
 
 
 class Archive:
@@ -46,6 +34,12 @@ class Archive:
         VersionUnsupported: Written by a later format.
     """
 
+    remedy = RESTORE
+    undecodable = (
+        "The bytes are as packed, so the source file has the same fault: leave it out with skip= or pack --exclude, or "
+        "replace it."
+    )
+
     def __init__(self, path: str) -> None:
         record = read_record(path)
         if isinstance(record, Group):
@@ -57,6 +51,7 @@ class Archive:
         self.manifest: Manifest = record
         self.index = DatasetIndex(os.path.join(path, FOLDER, INDEX), record.samples, record.members)
         self.firsts = [0, *accumulate(entry.samples for entry in record.shards)]
+        self.digest, self.fields, self.classes = record.digest, record.fields, record.classes
 
     def __len__(self) -> int:
         return self.manifest.samples
@@ -95,9 +90,9 @@ class Archive:
         """
         fields = self.manifest.fields
         start, stop = member.offset, member.offset + member.size
-        if member.field >= len(fields) or start < tar.BLOCK_BYTES or start % tar.BLOCK_BYTES or stop > entry.size_bytes:
+        if member.field >= len(fields) or start < tar.BLOCK_BYTES or start % tar.BLOCK_BYTES or stop > entry.stream_bytes:
             msg = "the index places a member outside its shard"
-            expected = f"field below {len(fields)}, bytes within [512, {entry.size_bytes})"
+            expected = f"field below {len(fields)}, bytes within [512, {entry.stream_bytes})"
             raise IndexDamaged(
                 msg, path=self.index.path, shard=entry.file, sample=position, start=start, stop=stop, expected=expected,
                 got=f"field {member.field}", hint="Run fastfeed verify; restore .fastfeed from a copy, or pack again.",
@@ -106,20 +101,27 @@ class Archive:
 
     def source(self, position: int) -> bytes | None:
         """Path below the packed source of a sample's image, else of its first member that came from a file."""
-        if not self.index.has(MEMBER, "source"):
-            return None
-        sources, first = self.index.strings(MEMBER, "source"), None
-        for place in self.places(position):
-            source: bytes = sources[place.row]
-            if source and is_image_field(place.field):
-                return source
-            first = first or source or None
-        return first
+        return source_of_sample(self, position) if self.index.has(MEMBER, "source") else None
+
+    def source_of(self, position: int, place: Place) -> bytes:  # noqa: ARG002 - Catalog's signature
+        """Path below the packed source of one member, empty where pack made it."""
+        source: bytes = self.index.strings(MEMBER, "source")[place.row] if self.index.has(MEMBER, "source") else b""
+        return source
+
+    def members_with(self, sources: AbstractSet[bytes]) -> Iterator[tuple[int, bytes]]:
+        """(position, source) of each member that was packed from one of these paths."""
+        if self.index.has(MEMBER, "source"):
+            for row, source in self.index.rows_with(MEMBER, "source", sources):
+                yield self.index.sample_of(row), source
+
+    def label(self, position: int) -> int:
+        """A sample's class number."""
+        return int(self.index.array(SAMPLE, "label")[position])
 
     def at(self, error: _Error, position: int, place: Place) -> _Error:
         """The same error, with shard, sample, key, source, member and byte range filled in."""
         error.shard, error.sample, error.key = place.shard, position, self.key(position)
-        raw = self.index.strings(MEMBER, "source")[place.row] if self.index.has(MEMBER, "source") else b""
+        raw = self.source_of(position, place)
         error.source = os.fsdecode(raw) if raw else None
         error.member, error.start, error.stop = self.member_name(position, place.field), place.start, place.stop
         return error
@@ -127,6 +129,18 @@ class Archive:
     def member_name(self, position: int, field: str) -> str:
         """The member's name in the tar, for messages."""
         return member_name(self.key(position), field)
+
+    def parts(self) -> str:
+        """How many shards."""
+        return format_count(len(self.manifest.shards), "shard")
+
+    def prove(self) -> None:
+        """Look for every shard.
+
+        Raises:
+            ShardDamaged: As prove_shard_sizes().
+        """
+        self.prove_shard_sizes()
 
     def prove_shard_sizes(self) -> None:
         """Stat every shard: O(shards), so that a missing or cut one is known before the first epoch, not in its midst.
@@ -182,12 +196,15 @@ def read_record(path: str) -> Manifest | Group:
 
 
 def _nothing_there(path: str) -> NotADataset:
+    if path.lower().endswith((".tar", ".tar.gz", ".tgz", ".tar.zst")):
+        msg = f"{path} names tars, not a packed dataset"
+        return NotADataset(msg, hint=f"fastfeed index {path!r} says what is in them, and fastfeed.open({path!r}) reads them.")
     if not os.path.isdir(path):
         what = "is not a folder" if os.path.exists(path) else "does not exist"
         return NotADataset(f"{path} {what}", hint="Give the folder that fastfeed pack wrote.")
     if os.path.isdir(os.path.join(path, FOLDER, "job")):
         msg = "packing into this folder has not finished"
-        return NotADataset(msg, path=path, hint="Run the same fastfeed pack command again: it continues.")
+        return NotADataset(msg, path=path, hint="Run the same fastfeed command again: it continues.")
     names = sorted(os.listdir(path))
     if os.path.isdir(os.path.join(path, FOLDER)):
         msg = f"the {FOLDER} folder here has lost its manifest"
@@ -195,11 +212,9 @@ def _nothing_there(path: str) -> NotADataset:
     shards = [name for name in names if SHARD_NAME.fullmatch(name)]
     if shards:
         msg = f"here are shards ({shards[0]} ...) but no {FOLDER} folder with their index: it was not copied along"
-        return NotADataset(
-            msg,
-            path=path,
-            hint=f"Copy {FOLDER} from where they came from (hidden: cp -r and rsync -a take it, * does not).",
-        )
+        hint = f"Copy {FOLDER} from where they came from (hidden: cp -r and rsync -a take it, * does not). Or read them as "
+        hint += f"tars, without its checksums and class names: fastfeed.open({os.path.join(path, '*.tar')!r})."
+        return NotADataset(msg, path=path, hint=hint)
     below = [os.path.join(path, name) for name in names if os.path.isdir(os.path.join(path, name, FOLDER))]
     few = ", ".join(below[:3]) + (f" (and {len(below) - 3} more)" if len(below) > 3 else "")  # noqa: PLR2004 - those shown
     hint = f"Below it are {few}." if below else "Make one with: fastfeed pack SRC DST."

@@ -5,12 +5,14 @@ There is no Python object per sample: a row is looked up when it is used, and it
 
 import mmap
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from fastfeed.archive import columns
@@ -21,6 +23,8 @@ from fastfeed.archive.usercolumn import UserColumn as UserColumn  # noqa: PLC041
 from fastfeed.errors import IndexDamaged, VersionUnsupported
 
 SAMPLE, MEMBER = "sample", "member"
+UNREAD = -1
+"""In place of a checksum: nobody has read the payload before."""
 _REQUIRED = {
     (SAMPLE, "members"): STARTS,
     (SAMPLE, "key"): BYTES,
@@ -41,7 +45,7 @@ _OPTIONAL = {
 
 
 class Member(NamedTuple):
-    """One member's place in its shard and its checksum."""
+    """One member's place in its shard and its checksum; 0 and UNREAD where the index has no such columns."""
 
     field: int
     """Number into the manifest's fields."""
@@ -107,10 +111,10 @@ def _strings(values: Sequence[str]) -> tuple[object, object]:
 class Strings(Sequence[bytes]):
     """A column of byte strings, read row by row from the mapped file."""
 
-    __slots__ = ("_column", "_data", "_path", "_starts")
+    __slots__ = ("_column", "_data", "_hint", "_path", "_starts")
 
-    def __init__(self, starts: NDArray[Any], data: memoryview, column: columns.Column, path: str) -> None:
-        self._starts, self._data, self._column, self._path = starts, data, column, path
+    def __init__(self, starts: NDArray[Any], data: memoryview, column: columns.Column, path: str, hint: str) -> None:  # noqa: PLR0917
+        self._starts, self._data, self._column, self._path, self._hint = starts, data, column, path, hint
 
     def __len__(self) -> int:
         return len(self._starts) - 1
@@ -123,9 +127,21 @@ class Strings(Sequence[bytes]):
         if not start <= stop <= len(self._data):
             msg = f"row {row} of column {self._column.name} lies outside its column"
             raise IndexDamaged(
-                msg, path=self._path, expected=f"at most {len(self._data)}", got=f"[{start}, {stop})", hint=_HINT
+                msg, path=self._path, expected=f"at most {len(self._data)}", got=f"[{start}, {stop})", hint=self._hint
             )
         return bytes(self._data[start:stop])
+
+    def ranges(self) -> tuple[NDArray[np.int64], memoryview]:
+        """Where each row lies, for work on whole columns: the starts, int64 of shape (rows + 1,), and the bytes that they cut.
+
+        Raises:
+            IndexDamaged: The ranges fall or leave their column.
+        """
+        starts: NDArray[np.int64] = self._starts.view("<i8")
+        if int(starts[0]) < 0 or int(starts[-1]) > len(self._data) or bool((starts[1:] < starts[:-1]).any()):
+            msg = f"the ranges of column {self._column.name} fall or leave their column"
+            raise IndexDamaged(msg, path=self._path, expected=f"0 to {len(self._data)}", hint=self._hint)
+        return starts, self._data
 
 
 class Texts(Sequence[str]):
@@ -168,57 +184,35 @@ def _map(path: str) -> tuple[columns.ColumnTable, memoryview]:
         os.close(descriptor)
 
 
-class DatasetIndex:
-    """An index file, its head proven, its columns mapped.
+class MappedColumns:
+    """A column file, its head proven, its columns mapped.
 
     Args:
-        path: The index file.
-        samples: Rows that the manifest promises.
-        members: The same of members.
+        path: The file.
 
     Raises:
-        IndexDamaged: The head breaks a rule, a needed column is missing, or row counts differ from the manifest's.
-        VersionUnsupported: A later format, or a required column that this release does not know.
+        IndexDamaged: The head breaks a rule, or the file cannot be opened.
+        VersionUnsupported: A later version of the format.
     """
 
-    def __init__(self, path: str, samples: int, members: int) -> None:
+    hint = _HINT
+    """What to do where the file is damaged."""
+    gone = "Restore the .fastfeed folder from a copy, or pack again."
+    """What to do where the file cannot be opened."""
+
+    def __init__(self, path: str) -> None:
         self.path = path
         try:
             self.table, self._map = _map(path)
         except OSError as error:
             msg = f"the index cannot be opened: {error.strerror}"
-            raise IndexDamaged(msg, path=path, hint="Restore the .fastfeed folder from a copy, or pack again.") from error
-        self._prove(samples, members)
-        self.samples, self.members = samples, members
-        self._starts = self.array(SAMPLE, "members")
-        self._fields, self._offsets = self.array(MEMBER, "field"), self.array(MEMBER, "offset")
-        self._sizes, self._digests = self.array(MEMBER, "size"), self.array(MEMBER, "xxh3")
-        self.keys = self.strings(SAMPLE, "key")
+            raise IndexDamaged(msg, path=path, hint=self.gone) from error
         self.user: dict[str, UserKind] = {
             name.removeprefix(USER): KIND_OF[column.type]
             for (table, name), column in self.table.columns.items()
             if table == SAMPLE and name.startswith(USER) and column.type in KIND_OF
         }
         """Columns that the user gave: name -> kind, in file order."""
-
-    def _prove(self, samples: int, members: int) -> None:
-        rows = {SAMPLE: samples, MEMBER: members}
-        if dict(self.table.tables) != rows:
-            msg = "the index has not the rows that the manifest promises"
-            raise IndexDamaged(msg, path=self.path, expected=rows, got=dict(self.table.tables), hint=_HINT)
-        for (table, name), kind in {**_REQUIRED, **_OPTIONAL}.items():
-            column = self.table.columns.get((table, name))
-            if column is not None and column.type != kind:
-                msg = f"column {name} of {table} has the wrong type"
-                raise IndexDamaged(msg, path=self.path, expected=kind, got=column.type, hint=_HINT)
-            if column is None and (table, name) in _REQUIRED:
-                msg = f"the index has no column {name} of {table}"
-                raise IndexDamaged(msg, path=self.path, hint=_HINT)
-        for (table, name), column in self.table.columns.items():
-            known = (table, name) in _REQUIRED or (table, name) in _OPTIONAL
-            if column.required and not known:
-                msg = f"the index needs a reader that knows column {name} of {table}"
-                raise VersionUnsupported(msg, path=self.path, hint="Install a newer fastfeed.")
 
     def array(self, table: str, name: str) -> NDArray[Any]:
         """A read-only view of a column of numbers (the starts of a column of variable length).
@@ -239,7 +233,7 @@ class DatasetIndex:
         """
         column = self.table.columns[table, name]
         start, stop = column.extents[1]
-        return Strings(self.array(table, name), self._map[start:stop], column, self.path)
+        return Strings(self.array(table, name), self._map[start:stop], column, self.path, self.hint)
 
     def user_column(self, name: str) -> "NDArray[Any] | Texts":
         """A column that the user gave: a read-only view of int64, float64 or bool, or a sequence of str.
@@ -260,9 +254,78 @@ class DatasetIndex:
             raise IndexDamaged(msg, path=self.path, sample=row, expected="0 or 1", got=int(values[row]), hint=_HINT)
         return values.view(np.bool_)
 
+    def prove(self) -> None:
+        """Check each column's bytes against its checksum.
+
+        Raises:
+            IndexDamaged: They differ.
+        """
+        columns.proven_columns(self._map, self.path)
+
     def has(self, table: str, name: str) -> bool:
         """Whether there is such a column."""
         return (table, name) in self.table.columns
+
+
+class DatasetIndex(MappedColumns):
+    """An index file, its head proven, its columns mapped.
+
+    A subclass names other columns: the index of tars read in place (archive/tars.py), the one of plain files
+    (source/plain.py).
+
+    Args:
+        path: The index file.
+        samples: Rows that the manifest promises; None where there is no manifest beside the index.
+        members: The same of members.
+
+    Raises:
+        IndexDamaged: The head breaks a rule, a needed column is missing, or row counts differ from the manifest's.
+        VersionUnsupported: A later format, or a required column that this release does not know.
+    """
+
+    required: Mapping[tuple[str, str], str] = _REQUIRED
+    """(table, column) -> type: what must be there."""
+    optional: Mapping[tuple[str, str], str] = _OPTIONAL
+
+    def __init__(self, path: str, samples: int | None = None, members: int | None = None) -> None:
+        super().__init__(path)
+        self._prove(samples, members)
+        self.samples, self.members = self.table.tables[SAMPLE], self.table.tables[MEMBER]
+        self._starts = self.array(SAMPLE, "members")
+        self._fields, self._sizes = self.array(MEMBER, "field"), self.array(MEMBER, "size")
+        self._offsets = self.array(MEMBER, "offset") if self.has(MEMBER, "offset") else None
+        self._digests = self.array(MEMBER, "xxh3") if self.has(MEMBER, "xxh3") else None
+        self.keys = self.strings(SAMPLE, "key")
+
+    def _prove(self, samples: int | None, members: int | None) -> None:
+        rows = {SAMPLE: samples, MEMBER: members}
+        if samples is not None and dict(self.table.tables) != rows:
+            msg = "the index has not the rows that the manifest promises"
+            raise IndexDamaged(msg, path=self.path, expected=rows, got=dict(self.table.tables), hint=self.hint)
+        for (table, name), kind in {**self.required, **self.optional}.items():
+            column = self.table.columns.get((table, name))
+            if column is not None and column.type != kind:
+                msg = f"column {name} of {table} has the wrong type"
+                raise IndexDamaged(msg, path=self.path, expected=kind, got=column.type, hint=self.hint)
+            if column is None and (table, name) in self.required:
+                msg = f"the index has no column {name} of {table}"
+                raise IndexDamaged(msg, path=self.path, hint=self.hint)
+        for (table, name), column in self.table.columns.items():
+            known = (table, name) in self.required or (table, name) in self.optional
+            if column.required and not known:
+                msg = f"the index needs a reader that knows column {name} of {table}"
+                raise VersionUnsupported(msg, path=self.path, hint="Install a newer fastfeed.")
+
+    def rows_with(self, table: str, name: str, wanted: AbstractSet[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Rows of a column of byte strings that have one of the wanted values, and which."""
+        if wanted:
+            for row, value in enumerate(self.strings(table, name)):
+                if value in wanted:
+                    yield row, value
+
+    def sample_of(self, member: int) -> int:
+        """The sample that a row of the member table belongs to."""
+        return int(self._starts.searchsorted(member, side="right")) - 1
 
     def member_rows(self, sample: int) -> range:
         """Rows of the member table that belong to a sample.
@@ -274,12 +337,14 @@ class DatasetIndex:
         if not start <= stop <= self.members:
             msg = "a sample's members lie outside the index"
             got = f"[{start}, {stop})"
-            raise IndexDamaged(msg, path=self.path, sample=sample, expected=f"at most {self.members}", got=got, hint=_HINT)
+            raise IndexDamaged(msg, path=self.path, sample=sample, expected=f"at most {self.members}", got=got, hint=self.hint)
         return range(start, stop)
 
     def member(self, row: int) -> Member:
         """One row of the member table; its bounds are the archive's business (archive/dataset.py)."""
-        return Member(int(self._fields[row]), int(self._offsets[row]), int(self._sizes[row]), int(self._digests[row]))
+        offset = 0 if self._offsets is None else int(self._offsets[row])
+        digest = UNREAD if self._digests is None else int(self._digests[row])
+        return Member(int(self._fields[row]), offset, int(self._sizes[row]), digest)
 
     def field_numbers(self) -> NDArray[np.uint16]:
         """The field of each member, as numbers into the manifest's fields; shape (members,)."""
@@ -295,5 +360,20 @@ def column_names(index: DatasetIndex) -> list[str]:
 
     A column that this release does not know is not among them, nor are those that the user gave (DatasetIndex.user).
     """
-    known = {name for table, name in (*_REQUIRED, *_OPTIONAL) if index.has(table, name)}
-    return sorted(known - {"members", "field", "jpeg_rows"})
+    known = {name for table, name in (*index.required, *index.optional) if table in {SAMPLE, MEMBER} and index.has(table, name)}
+    return sorted(known - {"members", "field", "jpeg_rows", "mtime_ns", "name", "path", "some_label"})
+
+
+def repeated(keys: Sequence[bytes]) -> list[tuple[int, int]]:
+    """Pairs (first row, later row) of equal keys, by the later row."""
+    hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, keys), dtype=np.uint64, count=len(keys))
+    order = np.argsort(hashes, kind="stable")
+    same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+    pairs: list[tuple[int, int]] = []
+    first = -1
+    for at in same.tolist():
+        one, other = int(order[at]), int(order[at + 1])
+        first = first if pairs and pairs[-1][1] == one else one
+        if keys[first] == keys[other]:
+            pairs.append((first, other))
+    return sorted(pairs, key=lambda pair: pair[1])

@@ -13,12 +13,15 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from fastfeed.archive import shard
+from fastfeed.archive.seektable import Framed
+from fastfeed.config import MAX_FRAME_BYTES, MIN_FRAME_BYTES
 from fastfeed.errors import ManifestDamaged, VersionUnsupported
 
 FOLDER = ".fastfeed"
 MANIFEST, INDEX, LEFT_OUT, GROUP = "manifest.json", "index", "left-out.jsonl", "pack.json"
 VERSION = 1
 """Of the format: what README.md describes. It stays readable by every later release."""
+ZSTD = "zstd"
 STREAM = "stream"
 """The order of samples that came one by one, so that shards could not be made equal."""
 LAYOUTS = ("classes", "files", "list", "table", "lines", "dataset", "tars", STREAM)
@@ -47,7 +50,28 @@ class ShardEntry:
     file: str
     samples: int
     size_bytes: int
+    """Of the file."""
     sha256: str
+    tar_bytes: int | None = None
+    """Of the tar in a compressed shard; None where the file is the tar."""
+
+    @property
+    def stream_bytes(self) -> int:
+        """Of the tar: offsets of members count in it."""
+        return self.size_bytes if self.tar_bytes is None else self.tar_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """How the shards of a dataset are compressed."""
+
+    codec: str
+    """zstd, the only one."""
+    encoder: str
+    """The library that wrote them, with its version."""
+    frame_bytes: int
+    """The most that a frame holds of the tar."""
+    level: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +102,29 @@ class Manifest:
     index: OwnedFile
     left_out: OwnedFile
     shards: tuple[ShardEntry, ...]
+    compression: Compression | None = None
+    """None for plain tars, which have no such line."""
     version: int = VERSION
     writer: int = WRITER
     kind: str = "dataset"
     digest: str = field(default="", compare=False)
     """sha256 of the canonical JSON without this line: the dataset's digest."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all shards."""
+        return sum(entry.size_bytes for entry in self.shards)
+
+    @property
+    def tar_bytes(self) -> int | None:
+        """Of the tars in compressed shards; None where the shards are the tars."""
+        return None if self.compression is None else sum(entry.stream_bytes for entry in self.shards)
+
+    def framed(self, entry: ShardEntry) -> Framed | None:
+        """What is said of a compressed shard; None for a plain tar."""
+        if self.compression is None:
+            return None
+        return Framed(entry.file, entry.size_bytes, entry.stream_bytes, self.compression.frame_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +142,16 @@ def encode(record: Manifest | Group) -> bytes:
     """The canonical bytes, with their digest filled in."""
     body = asdict(record)
     del body["digest"]
-    digest = hashlib.sha256(_canonical(body)).hexdigest()
-    return _canonical({**body, "digest": digest})
+    if isinstance(record, Manifest) and record.compression is None:
+        del body["compression"]
+        for entry in body["shards"]:
+            del entry["tar_bytes"]
+    digest = hashlib.sha256(canonical(body)).hexdigest()
+    return canonical({**body, "digest": digest})
 
 
-def _canonical(body: Mapping[str, object]) -> bytes:
+def canonical(body: Mapping[str, object]) -> bytes:
+    """Canonical JSON: README.md §5.1."""
     return (json.dumps(body, sort_keys=True, indent=1, allow_nan=False) + "\n").encode("ascii")
 
 
@@ -123,7 +170,7 @@ def decode(raw: bytes, path: str) -> Manifest | Group:
         body = json.loads(raw)
         version = body["version"]
         digest = body.pop("digest", None)
-        rest, whole = _canonical(body), _canonical({**body, "digest": digest})
+        rest, whole = canonical(body), canonical({**body, "digest": digest})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         msg = f"the manifest is not the JSON that it should be: {error}"
         raise ManifestDamaged(msg, path=path, hint=_RESTORE) from error
@@ -153,6 +200,7 @@ def _record(body: dict[str, Any], digest: str) -> Manifest | Group:
         msg = f"kind is {body['kind']!r}"
         raise ValueError(msg)
     _exactly(body, Manifest)
+    compression = _compression(body)
     shards = tuple(_checked(ShardEntry(**entry)) for entry in body["shards"])
     classes = body["classes"]
     if classes is not None and (not _texts(classes) or len(set(classes)) != len(classes)):
@@ -162,7 +210,7 @@ def _record(body: dict[str, Any], digest: str) -> Manifest | Group:
         **{
             **body, "shards": shards, "index": _checked(OwnedFile(**body["index"])),
             "left_out": _checked(OwnedFile(**body["left_out"])), "fields": _fields(body["fields"]),
-            "classes": None if classes is None else tuple(classes),
+            "classes": None if classes is None else tuple(classes), "compression": compression,
         },
         digest=digest,
     )  # fmt: skip
@@ -171,7 +219,8 @@ def _record(body: dict[str, Any], digest: str) -> Manifest | Group:
 
 
 def _exactly(body: Mapping[str, object], kind: type[Manifest | Group]) -> None:
-    differing = body.keys() ^ ({entry.name for entry in fields(kind)} - {"digest"})
+    known = {entry.name for entry in fields(kind)} - {"digest"}
+    differing = (body.keys() | known & {"compression"}) ^ known
     if differing:
         msg = f"fields that lack or that nobody knows: {', '.join(sorted(differing))}"
         raise ValueError(msg)
@@ -189,9 +238,10 @@ def _prove(manifest: Manifest) -> None:
     if manifest.samples != sum(entry.samples for entry in manifest.shards):
         msg = f"{manifest.samples} samples, but the shards sum up to {sum(e.samples for e in manifest.shards)}"
         raise ValueError(msg)
-    names = [shard.shard_file(manifest.name, number) for number in range(len(manifest.shards))]
+    compressed = manifest.compression is not None
+    names = [shard.shard_file(manifest.name, number, compressed=compressed) for number in range(len(manifest.shards))]
     if [entry.file for entry in manifest.shards] != names or not all(map(shard.SHARD_NAME.fullmatch, names)):
-        msg = f"the shards are not called {manifest.name}-000000.tar and so on"
+        msg = f"the shards are not called {shard.shard_file(manifest.name, 0, compressed=compressed)} and so on"
         raise ValueError(msg)
     if (manifest.index.file, manifest.left_out.file) != (INDEX, LEFT_OUT):
         msg = f"index and list of left-out files are not called {INDEX} and {LEFT_OUT}"
@@ -211,6 +261,26 @@ def _prove_words(manifest: Manifest) -> None:
     if any(not name or "/" in name or "\0" in name or name in {".", ".."} for name in manifest.classes or ()):
         msg = "a class has a name that no folder can have"
         raise ValueError(msg)
+
+
+def _compression(body: Mapping[str, Any]) -> Compression | None:
+    entries: Sequence[Mapping[str, object]] = body["shards"]
+    if "compression" not in body:
+        if any("tar_bytes" in entry for entry in entries):
+            msg = "a shard has tar_bytes, but there is no compression"
+            raise ValueError(msg)
+        return None
+    said = body["compression"]
+    found = Compression(**said)
+    for name in ("frame_bytes", "level"):
+        _count(getattr(found, name), name)
+    encoder: object = found.encoder
+    if found.codec != ZSTD or not isinstance(encoder, str) or not MIN_FRAME_BYTES <= found.frame_bytes <= MAX_FRAME_BYTES:
+        msg = f"compression is {said!r}: expected codec zstd and frame_bytes from {MIN_FRAME_BYTES} to {MAX_FRAME_BYTES}"
+        raise ValueError(msg)
+    for entry in entries:
+        _count(entry.get("tar_bytes"), f"tar_bytes of {entry.get('file')!r}")
+    return found
 
 
 def _checked(entry: _Entry) -> _Entry:

@@ -8,14 +8,14 @@ import xxhash
 from fastfeed.archive import tar
 from fastfeed.errors import IndexDamaged, ShardDamaged
 
-SUFFIX = ".tar"
+SUFFIX, COMPRESSED_SUFFIX = ".tar", ".tar.zst"
 MAX_FIELD_BYTES = 32
 MAX_PART_BYTES, MAX_PATH_BYTES = 255, 4095
 _PART = r"(?!__)[A-Za-z0-9_+@=,~%^!#()-]+"
 LEGAL_KEY = re.compile(rf"{_PART}(?:/{_PART})*")
 """Printable ASCII without blank, dot or semicolon; no part is empty or begins with a dot or two underscores."""
 LEGAL_FIELD = re.compile(r"[a-z0-9_+-]+(?:\.[a-z0-9_+-]+)*")
-SHARD_NAME = re.compile(r"([A-Za-z0-9_-]{1,60})-(\d{6,})\.tar")
+SHARD_NAME = re.compile(r"([A-Za-z0-9_-]{1,60})-(\d{6,})\.tar(?:\.zst)?")
 CLASS_FIELD = "cls"
 
 
@@ -27,10 +27,10 @@ def all_legal_keys(keys: Sequence[str]) -> bool:
     """Whether LEGAL_KEY takes every key: the same rule for all of them at once, twenty times as fast."""
     if not keys:
         return True
-    text = f"\n{chr(10).join(keys)}\n"
-    if not text.isascii() or set(text.translate(_DROP_KEY_CHARACTERS)) - {"\n", "/"} or text.count("\n") != len(keys) + 1:
+    text = f"/{'/'.join(keys)}/"  # a key's end is a part's end
+    if not text.isascii() or set(text.translate(_DROP_KEY_CHARACTERS)) - {"/"}:
         return False
-    return not any(wrong in text for wrong in ("\n\n", "\n/", "/\n", "//", "\n__", "/__"))
+    return "//" not in text and "/__" not in text
 
 
 def is_safe_source(raw: bytes) -> bool:
@@ -40,9 +40,9 @@ def is_safe_source(raw: bytes) -> bool:
     return legal and len(raw) <= MAX_PATH_BYTES
 
 
-def shard_file(name: str, number: int) -> str:
-    """("train", 3) -> "train-000003.tar"."""
-    return f"{name}-{number:06d}{SUFFIX}"
+def shard_file(name: str, number: int, *, compressed: bool = False) -> str:
+    """("train", 3) -> "train-000003.tar", compressed "train-000003.tar.zst"."""
+    return f"{name}-{number:06d}{COMPRESSED_SUFFIX if compressed else SUFFIX}"
 
 
 def member_name(key: str, field: str) -> str:

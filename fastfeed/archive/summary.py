@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from fastfeed.archive.dataset import Archive, datasets_in
 from fastfeed.archive.index import MEMBER, SAMPLE, column_names
-from fastfeed.archive.manifest import FOLDER
+from fastfeed.archive.manifest import FOLDER, Manifest
 from fastfeed.archive.regular import open_regular
 from fastfeed.errors import IndexDamaged
 from fastfeed.media import Codec
+from fastfeed.units import format_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class DatasetInfo:
     shards: int
     size_bytes: int
     """Of the shards."""
+    tar_bytes: int | None
+    """Of the tars in compressed shards; None where the shards are the tars."""
     index_bytes: int
     source_files: int
     source_bytes: int
@@ -103,13 +106,22 @@ def _describe(archive: Archive) -> DatasetInfo:
     return DatasetInfo(
         path=archive.path, name=manifest.name, split=manifest.split, digest=manifest.digest,
         format_version=manifest.version, samples=manifest.samples, members=manifest.members, shards=len(manifest.shards),
-        size_bytes=sum(entry.size_bytes for entry in manifest.shards), index_bytes=manifest.index.size_bytes,
+        size_bytes=manifest.size_bytes, tar_bytes=manifest.tar_bytes, index_bytes=manifest.index.size_bytes,
         source_files=manifest.source_files, source_bytes=manifest.source_bytes, layout=manifest.layout,
-        order=manifest.order, compression="none (plain tar)",
+        order=manifest.order, compression=_compression(manifest),
         fields=tuple(_field(archive, number, name) for number, name in enumerate(manifest.fields)),
         classes=_classes(archive), columns=columns, user_columns=dict(index.user),
         left_out=_left_out(archive), options=dict(manifest.options),
     )  # fmt: skip
+
+
+def _compression(manifest: Manifest) -> str:
+    compression, tar_bytes = manifest.compression, manifest.tar_bytes
+    if compression is None or tar_bytes is None:
+        return "none (plain tar)"
+    how = f"{compression.codec} level {compression.level}, frames of at most {format_size(compression.frame_bytes)}"
+    ratio = manifest.size_bytes / max(1, tar_bytes)
+    return f"{how}, {ratio:.2f} of {format_size(tar_bytes)} of tar (by {compression.encoder})"
 
 
 def _field(archive: Archive, number: int, name: str) -> FieldInfo:

@@ -1,15 +1,21 @@
 """What all commands share: --json, --quiet, --debug, the progress that fits them, and what to say after Ctrl-C."""
 
 import functools
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import click
 
 from fastfeed.cli import render
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import parse_size
+
+READERS = ("dali", "energon", "hf", "wids")
+"""As fastfeed.archive.sidecars has them, which --help need not load."""
 
 
 @dataclass(slots=True)
@@ -37,6 +43,45 @@ class Output:
         self._progress.finish()
 
 
+class Stdout:
+    """Standard output while a user's own code runs: what it prints goes to stderr, so that ours can be read by a program.
+
+    Args:
+        aside: Whether there is such code; without it nothing is done.
+    """
+
+    def __init__(self, *, aside: bool) -> None:
+        self._aside, self._own = aside, -1
+
+    def __enter__(self) -> Self:
+        if self._aside:
+            sys.stdout.flush()
+            self._own = os.dup(1)
+            os.dup2(2, 1)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._own >= 0:
+            sys.stdout.flush()
+            os.dup2(self._own, 1)
+            os.close(self._own)
+            self._own = -1
+
+    @contextmanager
+    def ours(self) -> Iterator[None]:
+        """For a while standard output is where it was."""
+        if self._own < 0:
+            yield
+            return
+        sys.stdout.flush()
+        os.dup2(self._own, 1)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            os.dup2(2, 1)
+
+
 class Size(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4
     """A number of bytes with a unit: 512MiB, 1.5GB."""
 
@@ -50,6 +95,23 @@ class Size(click.ParamType):  # type: ignore[type-arg] # generic since click 8.4
             return parse_size(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]
+    """Words joined by commas, each one of a list."""
+
+    name = "names"
+
+    def __init__(self, choices: Sequence[str]) -> None:
+        self.choices = tuple(choices)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:  # noqa: ANN401
+        """The words."""
+        words = tuple(word.strip() for word in value.split(",")) if isinstance(value, str) else tuple(value)
+        for word in words:
+            if word not in self.choices:
+                self.fail(f"{word!r} is none of {', '.join(self.choices)}", param, ctx)
+        return words
 
 
 def speaks(command: Callable[..., int]) -> Callable[..., int]:

@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 import fastfeed
-from fastfeed.cli import common, demo, info, pack, render, unpack, verify
+from fastfeed.cli import common, demo, index, info, pack, render, unpack, verify
 from fastfeed.errors import FastfeedError
 
 _EPILOG = """\b
@@ -40,7 +40,7 @@ def cli() -> None:
     """
 
 
-for _command in (demo.command, pack.command, verify.command, unpack.command, info.command):
+for _command in (demo.command, pack.command, verify.command, unpack.command, index.command, info.command):
     cli.add_command(_command)
 
 

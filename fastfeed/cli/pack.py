@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastfeed.cli import render
-from fastfeed.cli.common import Output, Size, speaks
+from fastfeed.cli.common import READERS, Names, Output, Size, Stdout, speaks
 from fastfeed.units import format_count
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ SKIPPED = 6
               help="Of a list: where a field's files are: image='images/{id}.jpg', with columns in braces.")  # fmt: skip
 @click.option("--root", type=click.Path(), help="Of a list: the folder that paths are relative to; else its own.")
 @click.option("--label", metavar="COLUMN", help="The column that holds the class.")
+@click.option("--classes", "class_names", type=click.Path(), metavar="FILE",
+              help="The names of the classes, one a line, in the order of their numbers.")  # fmt: skip
 @click.option("--key", metavar="COLUMN", help="The column that names the samples.")
 @click.option("--column", "columns", multiple=True, metavar="COLUMN",
               help="A column to keep as a typed column of the index; by default all that can.")  # fmt: skip
@@ -60,7 +62,12 @@ SKIPPED = 6
 @click.option("--anyway", is_flag=True, help="Pack even what is read fast as it is.")
 @click.option("--on-error", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
               help="An unreadable file: stop, or leave its sample out, record it and exit with 6.")  # fmt: skip
+@click.option("--compress", type=click.Choice(["zstd"]), help="Write .tar.zst: small for texts, but read by fewer programs.")
+@click.option("--level", type=click.IntRange(1, 22), help="Of the compression: 3 by default.")
+@click.option("--frame-size", "frame_bytes", type=Size(), help="What is compressed as a piece: 256KiB of samples by default.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; by default the usable processors. The bytes are the same.")
+@click.option("--for", "readers", type=Names(READERS), metavar="READERS",
+              help="Write index files of other readers as well: dali,energon,hf,wids.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier pack wrote there.")
 @click.option(
@@ -79,14 +86,17 @@ def command(output: Output, *, source: str, destination: str, **options: Any) ->
     Run the same command again to continue after an interruption. Nothing in SOURCE is ever changed.
     """  # noqa: D301 - \b is click's mark for lines to keep
     from fastfeed.packer.job import pack  # noqa: PLC0415 - --help stays cold
+    from fastfeed.packer.rows.byname import is_named  # noqa: PLC0415
 
+    stdout = Stdout(aside=is_named(source))
     output.after_interrupt = "Nothing was written in this run: the same command begins or continues."
 
     def on_plan(plan: "PackResult") -> None:
         total = sum(dataset.shards for dataset in plan.datasets)
         output.after_interrupt = lambda: _how_far(destination, total)
         if not (output.quiet or output.json):
-            render.pack_plan(plan)
+            with stdout.ours():
+                render.pack_plan(plan)
 
     given = {name: value for name, value in options.items() if value is not None and value != ()}
     for option, name in (("fields", "field"), ("codecs", "encode")):
@@ -94,12 +104,25 @@ def command(output: Output, *, source: str, destination: str, **options: Any) ->
         given.update({name: dict(_pair(pair, name) for pair in pairs)} if pairs else {})
     if "columns" in given:
         given["column"] = given.pop("columns")
-    result = pack(source, destination, progress=output.progress(), on_plan=on_plan, **given)
+    if "class_names" in given:
+        given["classes"] = _lines(given.pop("class_names"))
+    with stdout:
+        result = pack(source, destination, progress=output.progress(), on_plan=on_plan, **given)
     if output.json:
         render.json_record(result)
     elif not output.quiet:
         render.pack_result(result)
     return SKIPPED if result.skipped else 0
+
+
+def _lines(path: str) -> list[str]:
+    """The lines of a file of names."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [line.strip() for line in file if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"--classes: {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise click.UsageError(msg) from error
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from fastfeed.archive.summary import DatasetInfo, InfoResult
-    from fastfeed.packer.result import PackResult
-    from fastfeed.packer.unpack import UnpackResult
+    from fastfeed.packer.result import PackResult, UnpackResult
+    from fastfeed.packer.sidecars import SidecarsResult
     from fastfeed.packer.verify import VerifyResult
     from fastfeed.source.scan import LeftOut
 
@@ -141,13 +141,15 @@ def pack_plan(plan: "PackResult") -> None:
             say(f"{dataset.name}:")
         for reason in dataset.why[1 if number and len(plan.datasets) > 1 else 0 :]:  # the first says why these are splits
             say(f"- {printable(reason)}")
+    size = "size" if all(d.tar_bytes is None for d in plan.datasets) else "tar size"
     columns = [("dataset", "left"), ("samples", "right"), ("fields", "left"), ("classes", "right"), ("source", "right"),
-               ("shards", "right"), ("size", "right"), ("tar adds", "right")]  # fmt: skip
+               ("shards", "right"), (size, "right"), ("tar adds", "right")]  # fmt: skip
     rows = []
     for d in plan.datasets:
         classes = "-" if d.classes is None else f"{d.classes:,}"
-        adds = f"{(d.size_bytes - d.source_bytes) / max(1, d.source_bytes):.1%}"
-        sizes = [format_size(d.source_bytes), f"{d.shards:,}", format_size(d.size_bytes), adds]
+        tar_bytes = d.size_bytes if d.tar_bytes is None else d.tar_bytes
+        adds = f"{(tar_bytes - d.source_bytes) / max(1, d.source_bytes):.1%}"
+        sizes = [format_size(d.source_bytes), f"{d.shards:,}", format_size(tar_bytes), adds]
         rows.append([d.name, f"{d.samples:,}", " ".join(d.fields), classes, *sizes])
     _table(columns, rows)
     _left_out(plan.left_out)
@@ -164,11 +166,14 @@ def pack_result(result: "PackResult") -> None:
         say(f"Note: {printable(note)}")
     if result.dry_run:
         need, free = format_size(result.needs_bytes), format_size(result.free_bytes)
-        say(f"This is the plan; nothing was written. It needs {need}, {free} are free.")
+        most = "at most " if any(dataset.tar_bytes is not None for dataset in result.datasets) else ""
+        say(f"This is the plan; nothing was written. It needs {most}{need}, {free} are free.")
     elif result.already_packed:
         say(f"{result.destination} is packed already, and source and options are the same: nothing to do.")
     else:
         _packed(result)
+    if result.sidecars is not None:
+        sidecars_result(result.sidecars)
 
 
 def _packed(result: "PackResult") -> None:
@@ -178,6 +183,10 @@ def _packed(result: "PackResult") -> None:
     samples = sum(dataset.samples for dataset in result.datasets)
     what = format_count(files, "file") if files >= samples else format_count(samples, "sample")
     say(f"Packed {what}, {format_size(total)}, in {format_seconds(result.seconds)}{kept}.")
+    tar_bytes = sum(dataset.tar_bytes or 0 for dataset in result.datasets)
+    if tar_bytes:
+        size_bytes = sum(dataset.size_bytes for dataset in result.datasets)
+        say(f"The shards take {format_size(size_bytes)}, {size_bytes / tar_bytes:.2f} of the tar in them.")
     if result.skipped:
         were = "was" if result.skipped == 1 else "were"
         say(f"{format_count(result.skipped, 'input')} could not be read and {were} skipped: exit code 6.")
@@ -221,8 +230,18 @@ def verify_result(result: "VerifyResult") -> None:
 def unpack_result(result: "UnpackResult") -> None:
     """What unpack wrote."""
     kept = f" ({result.kept:,} of them by an interrupted run)" if result.kept else ""
-    what = f"{format_count(result.files, 'file')}, {format_size(result.size_bytes)}, to {result.destination}"
+    things = format_count(result.files, "file") if result.shards is None else format_count(result.shards, "plain tar")
+    what = f"{things}, {format_size(result.size_bytes)}, to {result.destination}"
     say(f"Unpacked {what} in {format_seconds(result.seconds)}{kept}. Every byte was checked.")
+
+
+def sidecars_result(result: "SidecarsResult") -> None:
+    """What index --for wrote."""
+    kept = f"; {format_count(len(result.kept), 'file')} there already" if result.kept else ""
+    wrote, whom = format_count(len(result.written), "file"), ", ".join(result.readers)
+    say(f"Wrote {wrote} for {whom} beside the shards of {result.path}, in {format_seconds(result.seconds)}{kept}.")
+    for note in result.notes:
+        say(f"Note: {printable(note)}")
 
 
 def info_result(result: "InfoResult") -> None:

@@ -14,8 +14,10 @@ nothing is kept per sample, and any slot can be resumed at.
 
 Blocks of a fixed number of samples begin at another sample each epoch (the positions are turned by a random offset), so
 their edges move; the one short block, which is last on the tape, is another one each epoch. Given edges stay where they
-are. Samples that lie together are still drawn close to each other, more so than in a full shuffle: fastfeed/feed/mixing.py
-measures how much, and class-sorted data is warned about.
+are. Samples that lie together are drawn together, which a full shuffle does not do. feed/mixing.py measures it: of data
+that lies in random order, batches are as mixed as in a full shuffle; where equal classes lie together, a batch tells as
+much about the classes as one sample of each lane (design effect = batch size / lanes a rank: benchmarks/README.md), so
+that is warned about.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """A packed dataset as a map-style torch Dataset that stands where ImageFolder stood."""
 
 import io
-import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
@@ -10,23 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from fastfeed.archive.dataset import Archive, Place, datasets_in
-from fastfeed.archive.index import MEMBER, SAMPLE, column_names
-from fastfeed.errors import DecodeError, ManifestDamaged, NotADataset, UsageError
+from fastfeed.archive.catalog import Catalog, Place
+from fastfeed.archive.dataset import Archive
+from fastfeed.archive.index import SAMPLE
+from fastfeed.archive.shard import CLASS_FIELD
+from fastfeed.errors import DecodeError, ManifestDamaged, UsageError
 from fastfeed.feed import fields as registry
+from fastfeed.feed import select
+from fastfeed.feed.columns import Columns
+from fastfeed.feed.extra import Extra, join
 from fastfeed.feed.fields import Decoder
-from fastfeed.feed.views import MemberFile, PickedStrings, Samples
+from fastfeed.feed.selectable import Selectable
+from fastfeed.feed.skipping import Skip, kept_positions
+from fastfeed.feed.views import MemberFile, Samples
 from fastfeed.media import is_image_field
 from fastfeed.sample import SampleId, SkipEntry
-from fastfeed.store.local import LocalStore
-from fastfeed.store.members import MemberReader
+from fastfeed.store.members import MemberReader, Reader, store_of
 from fastfeed.trace import NULL, Recorder
 from fastfeed.units import format_count
 
-CLASS_FIELD = "cls"
 
-
-class PackedDataset(Dataset[Any]):
+class PackedDataset(Selectable, Dataset[Any]):
     """Samples of a packed dataset by position.
 
     A dataset whose fields are one image and its class gives tuples (image, target), the image RGB as ImageFolder gives
@@ -41,16 +44,22 @@ class PackedDataset(Dataset[Any]):
         transform: Called with the image of a pair, or with the dict of a sample; or a mapping field -> function for dicts.
         target_transform: Called with the target of a pair, or with the class of a dict.
         decode: "exact": pixels as the installed Pillow decodes them.
-        fields: Only these fields are read; others cost nothing.
+        fields: Only these fields are read; others cost nothing. Names of columns may be among them: their values (int,
+            float, bool, str) are then in the dict of a sample. A field of the same name is meant first.
         decoders: Field (or its last part) -> a function of bytes, or the name of a decoder.
-        recorder: Hears of each sample's stages read, decode, transform.
+        extra: A table (.csv .tsv .jsonl .parquet) whose rows name samples by a column key, path or index; or a mapping name ->
+            array, a value a sample; or a list of such. Their columns are joined to the dataset's (feed/extra.py).
+        recorder: Hears of each sample's stages read, decode, transform, by its position in this very dataset or view.
+        skip: A skip list (JSONL file): its samples are left out, and the positions of the others close up.
 
     Raises:
         NotADataset: No packed dataset there.
         ManifestDamaged: Its manifest.
         IndexDamaged: Its index.
         ShardDamaged: A shard is missing or has the wrong size.
-        UsageError: A field or decoder that there is not, or a transform that fits no sample.
+        SourceError: A table in extra.
+        UsageError: A field, column or decoder that there is not, a transform that fits no sample, a table that cannot be
+            joined, or a skip list that names no sample.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - ImageFolder's order, then ours
@@ -62,7 +71,9 @@ class PackedDataset(Dataset[Any]):
         fields: Sequence[str] | None = None,
         decoders: Mapping[str, str | Decoder] | None = None,
         *,
+        extra: Extra | Sequence[Extra] | None = None,
         recorder: Recorder = NULL,
+        skip: Skip | None = None,
     ) -> None:
         if decode != "exact":
             msg = f"decode={decode!r} is not known"
@@ -76,45 +87,67 @@ class PackedDataset(Dataset[Any]):
         self.fields: tuple[str, ...] | None = None if fields is None else tuple(fields)
         """The fields that are read: those asked for, else all that the dataset has."""
         self.recorder = recorder
-        self._open()
-        self._archive.prove_shard_sizes()
+        self.selection = None
+        self.notes: tuple[str, ...] = ()
+        """What was decided or found at opening, in sentences."""
+        catalog, reader = self._load()
+        catalog.prove()
+        self.extras = join(catalog, extra)
+        """The side tables; print one to see what came of joining it."""
+        if skip is not None:
+            positions, self.notes = kept_positions(skip, catalog)
+            self.selection = select.Selection(positions)
+        self._open(catalog, reader)
         self._check_arguments()
-        self.fields = tuple(name for name in self._known if name in self._wanted)
+        self.fields = (*(name for name in self._known if name in self._wanted), *self._cells)
 
-    def _open(self) -> None:
-        self._archive = Archive(self.path)
-        self.digest = self._archive.manifest.digest
+    _made_anew = "the dataset was packed anew"
+    _no_classes = "this dataset has no classes: it was not packed from class folders"
+
+    def _load(self) -> tuple[Catalog, Reader]:
+        """What the samples are, and what reads them; by path, in every process anew."""
+        archive = Archive(self.path)
+        return archive, MemberReader(archive, store_of(archive))
+
+    def _open(self, catalog: Catalog, reader: Reader) -> None:
+        self._archive, self._reader = catalog, reader
+        self._columns = Columns(catalog, [table.columns for table in self.extras])
+        self.digest = catalog.digest
         """Of the dataset: changes with any byte of it."""
-        self._reader = MemberReader(self._archive, LocalStore(self.path))
-        manifest = self._archive.manifest
-        self._unwritten_class = manifest.classes is not None and CLASS_FIELD not in manifest.fields
-        """Packed with --no-cls: the class of a sample is in the index alone."""
-        self._known = sorted({*manifest.fields, *([CLASS_FIELD] if self._unwritten_class else [])})
+        self._targets: NDArray[np.int64] | None = None
+        self._unwritten_class = catalog.classes is not None and CLASS_FIELD not in catalog.fields
+        """The class of a sample is in the index alone: packed with --no-cls, or the number of a folder of plain files."""
+        self._known = sorted({*catalog.fields, *([CLASS_FIELD] if self._unwritten_class else [])})
         chosen = self._known if self.fields is None else [name for name in self._known if name in set(self.fields)]
         self._wanted = frozenset(chosen)
-        images = [name for name in chosen if is_image_field(name)]
+        others = [name for name in dict.fromkeys(self.fields or ()) if name not in self._known]
+        unknown = [name for name in others if not self._columns.has(name)]
+        if unknown:
+            msg = f"fields names {', '.join(unknown)}, which the dataset has not"
+            expected = f"among {', '.join(self._known)}, or of the columns {', '.join(self.columns)}"
+            raise UsageError(msg, path=self.path, expected=expected, got=", ".join(unknown))
+        self._cells = self._columns.cells(others)
+        images = [name for name in chosen if is_image_field(name)] if not self._cells else []
         self._pair_image = images[0] if len(chosen) == len({*images, CLASS_FIELD}) == 2 and CLASS_FIELD in chosen else None  # noqa: PLR2004
         self._decoders = {name: registry.decoder_of(name, self.decoders, alone=name == self._pair_image) for name in chosen}
 
     def _check_arguments(self) -> None:
         names = self._known
-        for what, given in (("fields", self.fields or ()), ("decoders", self.decoders)):
-            known = {*names, *(name.rpartition(".")[2] for name in names)} if what == "decoders" else set(names)
-            unknown = sorted(set(given) - known)
-            if unknown:
-                msg = f"{what} names {', '.join(unknown)}, which the dataset has not"
-                raise UsageError(msg, path=self.path, expected=f"among {', '.join(names)}", got=", ".join(unknown))
+        unknown = sorted(set(self.decoders) - {*names, *(name.rpartition(".")[2] for name in names)})
+        if unknown:
+            msg = f"decoders names {', '.join(unknown)}, which the dataset has not"
+            raise UsageError(msg, path=self.path, expected=f"among {', '.join(names)}", got=", ".join(unknown))
         if isinstance(self.transform, Mapping):
             if self._pair_image is not None:
                 msg = "samples here are pairs (image, target), so transform is one function of the image"
                 raise UsageError(msg, path=self.path, got="a mapping by field, which is for samples that are dicts")
-            unknown = sorted(set(self.transform) - self._wanted)
+            unknown = sorted(set(self.transform) - self._wanted - self._cells.keys())
             if unknown:
                 msg = f"transform names {', '.join(unknown)}, which the samples have not"
-                expected = f"among {', '.join(sorted(self._wanted))}"
+                expected = f"among {', '.join([*sorted(self._wanted), *self._cells])}"
                 raise UsageError(msg, path=self.path, expected=expected, got=", ".join(self.transform))
         if self._unwritten_class and CLASS_FIELD in self.decoders:
-            msg = "the class of these samples is a number in the index (packed with --no-cls): there are no bytes to decode"
+            msg = "the class of these samples is a number in the index, not a member of their own: there are no bytes to decode"
             raise UsageError(msg, path=self.path, got=f"decoders for {CLASS_FIELD}")
         if self.target_transform is not None and CLASS_FIELD not in self._wanted:
             msg = "target_transform needs a class, and the samples have none"
@@ -122,20 +155,20 @@ class PackedDataset(Dataset[Any]):
 
     # ------------------------------------------------------------------------------------------------ pickling
     def __getstate__(self) -> dict[str, Any]:
-        """Path and arguments: no file, no map, no index travels."""
+        """Path, arguments and selection: no file, no map, no index travels."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         digest = state["digest"]
         self.__dict__.update(state)
-        self._open()
+        self._open(*self._load())
         if self.digest != digest:
-            msg = "the dataset was packed anew since this object was made"
+            msg = f"{self._made_anew} since this object was made"
             raise ManifestDamaged(msg, path=self.path, expected=digest, got=self.digest, hint="Open it again.")
 
     # ------------------------------------------------------------------------------------------------ samples
     def __len__(self) -> int:
-        return len(self._archive)
+        return len(self._archive if self.selection is None else self.selection)
 
     def __iter__(self) -> Iterator[Any]:
         """By position. Without it, Python would iterate until an IndexError, also one from the user's transform."""
@@ -149,11 +182,12 @@ class PackedDataset(Dataset[Any]):
             ShardDamaged: Bytes differ from their checksum, or a shard is cut or missing.
             DecodeError: The bytes are as packed, but cannot be decoded.
         """
-        position = self._position(index)
+        at = select.position(index, len(self), self.path)
+        position = self._stored(at)
         places = self._places(position)
-        with self.recorder.span("read", position):
+        with self.recorder.span("read", at):
             payloads = [self._reader.read(position, place) for place in places]
-        return self._sample(position, places, payloads)
+        return self._sample(at, position, places, payloads)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Samples at many positions, in the order asked for, their bytes read in storage order.
@@ -163,29 +197,29 @@ class PackedDataset(Dataset[Any]):
             ShardDamaged: As __getitem__.
             DecodeError: As __getitem__.
         """
-        positions = [self._position(index) for index in indices]
-        wanted = [(position, self._places(position)) for position in positions]
-        with self.recorder.span("read", positions[0] if positions else 0):
+        asked = [select.position(index, len(self), self.path) for index in indices]
+        wanted = [(position, self._places(position)) for position in map(self._stored, asked)]
+        with self.recorder.span("read", asked[0] if asked else 0):
             payloads = self._reader.read_batch(wanted)
-        return [self._sample(position, places, data) for (position, places), data in zip(wanted, payloads, strict=True)]
+        return [
+            self._sample(at, position, places, data)
+            for at, (position, places), data in zip(asked, wanted, payloads, strict=True)
+        ]
 
     def _position(self, index: int) -> int:
-        position, size = operator.index(index), len(self)
-        if not -size <= position < size:
-            msg = f"position {position} is outside of a dataset of {size} samples ({self.path})"
-            raise IndexError(msg)
-        return position + size if position < 0 else position
+        return self._stored(select.position(index, len(self), self.path))
 
     def _places(self, position: int) -> list[Place]:
         return [place for place in self._archive.places(position) if place.field in self._wanted]
 
-    def _sample(self, position: int, places: Sequence[Place], payloads: Sequence[bytes | memoryview]) -> Any:  # noqa: ANN401
-        with self.recorder.span("decode", position):
+    def _sample(self, at: int, position: int, places: Sequence[Place], payloads: Sequence[bytes | memoryview]) -> Any:  # noqa: ANN401
+        with self.recorder.span("decode", at):
             values = {place.field: self._value(position, place, data) for place, data in zip(places, payloads, strict=True)}
             if self._unwritten_class and CLASS_FIELD in self._wanted:
-                label = int(self._archive.index.array(SAMPLE, "label")[position])
-                values = dict(sorted([*values.items(), (CLASS_FIELD, label)]))
-        with self.recorder.span("transform", position):
+                values = dict(sorted([*values.items(), (CLASS_FIELD, self._archive.label(position))]))
+            for name, cell in self._cells.items():
+                values[name] = cell(position)
+        with self.recorder.span("transform", at):
             return self._transformed(values)
 
     def _value(self, position: int, place: Place, data: bytes | memoryview) -> Any:  # noqa: ANN401
@@ -195,9 +229,9 @@ class PackedDataset(Dataset[Any]):
             if isinstance(error, DecodeError):
                 raise self._reader.located(error, position, place) from error
             given = self.decoders.get(place.field, self.decoders.get(place.field.rpartition(".")[2]))
-            explained = registry.explain(error, place.field, data, own=not callable(given))
+            explained = registry.explain(error, place.field, data, self._archive.undecodable, own=not callable(given))
             located = self._reader.located(explained, position, place)
-            if located.source is not None and located.hint is not None and "--exclude" in located.hint:
+            if located.source is not None and located.hint == self._archive.undecodable:
                 located.hint += f" (a line of the skip list: {SkipEntry(source=located.source, kind='undecodable').to_json()})"
             raise located from error
 
@@ -234,10 +268,9 @@ class PackedDataset(Dataset[Any]):
         Raises:
             UsageError: The dataset has no classes.
         """
-        names = self._archive.manifest.classes
+        names = self._archive.classes
         if names is None:
-            msg = "this dataset has no classes: it was not packed from class folders"
-            raise UsageError(msg, path=self.path)
+            raise UsageError(self._no_classes, path=self.path)
         return list(names)
 
     @property
@@ -247,19 +280,22 @@ class PackedDataset(Dataset[Any]):
 
     @property
     def targets(self) -> NDArray[np.int64]:
-        """Class number of each sample; int64, shape (samples,). A read-only view of the index."""
-        self.classes  # noqa: B018 - its error says why there are none
-        return self._archive.index.array(SAMPLE, "label")
+        """Class number of each sample; int64, shape (samples,). A read-only view of the index; of a view, a copy."""
+        if not self._archive.index.has(SAMPLE, "label"):
+            self.classes  # noqa: B018 - its error says why there are none
+        if self._targets is None:
+            self._targets = self.column("label")
+        return self._targets
 
     @property
     def samples(self) -> Samples:
         """(original path below the source, class number) by position, looked up when used; None without classes."""
-        return Samples(self._archive)
+        return Samples(self._archive, None if self.selection is None else self.selection.positions)
 
     imgs = samples
 
     def identity(self, index: int) -> SampleId:
-        """Position, key and source path of a sample.
+        """Position, key and source path of a sample; also of a view's sample the position in the packed dataset.
 
         Raises:
             IndexError: No such position.
@@ -267,97 +303,10 @@ class PackedDataset(Dataset[Any]):
         position = self._position(index)
         return SampleId(position, self._archive.key(position), self._archive.source(position))
 
-    @property
-    def columns(self) -> list[str]:
-        """Names that column() takes."""
-        return column_names(self._archive.index)
-
-    def column(self, name: str, field: str | None = None) -> Any:  # noqa: ANN401 - an array or a sequence of bytes
-        """A column of the index, a sample a row.
-
-        Args:
-            name: label, key; or of a member: size, offset, xxh3, codec, width, height, orientation, source.
-            field: Whose member; by default the only image field, else the only field beside cls.
-
-        Returns:
-            A read-only numpy array of shape (samples,), a view where every sample has the same fields; 0 where a sample
-            has no such member. key and source give a sequence of bytes.
-
-        Raises:
-            UsageError: No such column, or the field must be named.
-        """
-        index = self._archive.index
-        if index.has(SAMPLE, name) and name != "members":
-            return index.strings(SAMPLE, name) if name == "key" else index.array(SAMPLE, name)
-        if not index.has(MEMBER, name) or name == "field":
-            msg = f"there is no column {name!r}"
-            raise UsageError(msg, path=self.path, expected=f"one of {', '.join(self.columns)}", got=repr(name))
-        rows = self._rows_of(self._field(field))
-        if name == "source":
-            return PickedStrings(index.strings(MEMBER, name), rows)
-        values = index.array(MEMBER, name)
-        if isinstance(rows, slice):
-            return values[rows]
-        picked = values[np.maximum(rows, 0)]
-        picked[rows < 0] = 0
-        picked.flags.writeable = False
-        return picked
-
-    def _field(self, field: str | None) -> int:
-        names = self._archive.manifest.fields
-        if field is None:
-            images = [name for name in names if is_image_field(name)]
-            others = [name for name in names if name != CLASS_FIELD]
-            found = images if len(images) == 1 else others
-            if len(found) != 1:
-                msg = "samples have several fields: say of which"
-                raise UsageError(msg, path=self.path, expected=f"field= one of {', '.join(names)}")
-            field = found[0]
-        if field not in names:
-            msg = f"there is no field {field!r}"
-            raise UsageError(msg, path=self.path, expected=f"one of {', '.join(names)}", got=repr(field))
-        return names.index(field)
-
-    def _rows_of(self, number: int) -> "slice | NDArray[np.int64]":
-        """Member row of a field in each sample: a slice where all samples are alike, else an array with -1 for none."""
-        index = self._archive.index
-        numbers, starts = index.field_numbers(), index.sample_starts()
-        each = len(numbers) // max(1, len(self))
-        if each and len(numbers) == each * len(self):
-            slot = int(np.argmax(numbers[:each] == number))
-            if bool((numbers[slot::each] == number).all()):
-                return slice(slot, None, each)
-        rows = np.full(len(self), -1, dtype=np.int64)
-        hits = np.flatnonzero(numbers == number)
-        rows[np.searchsorted(starts, hits, side="right") - 1] = hits
-        return rows
-
     def __repr__(self) -> str:
-        manifest = self._archive.manifest
-        classes = "" if manifest.classes is None else f", {len(manifest.classes)} classes"
-        fields = "+".join(self.fields or ())
-        shards = format_count(len(manifest.shards), "shard")
-        return f"PackedDataset({self.path!r}: {format_count(len(self), 'sample')} of {fields}{classes}, {shards})"
-
-
-def open(
-    path: str | os.PathLike[str],
-    transform: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]] | None = None,
-    **options: Any,  # noqa: ANN401 - PackedDataset's
-) -> PackedDataset:
-    """Open a packed dataset.
-
-    Args:
-        path: What pack wrote; of a pack with splits, the folder of one of them.
-        transform: As PackedDataset's.
-        **options: The other arguments of PackedDataset.
-
-    Raises:
-        NotADataset: Nothing packed is there, or the folder holds several splits.
-    """
-    folders = datasets_in(os.fsdecode(path))
-    if len(folders) > 1:
-        names = ", ".join(map(os.path.basename, folders))
-        msg = f"this folder holds the splits {names}, not one dataset"
-        raise NotADataset(msg, path=os.fsdecode(path), hint=f"Open one of them: fastfeed.open({folders[0]!r}).")
-    return PackedDataset(folders[0], transform, **options)
+        archive = self._archive
+        classes = "" if archive.classes is None else f", {len(archive.classes)} classes"
+        some = "" if self.selection is None else f"{len(self):,} of "
+        extras = "".join(f"; {table.report}" for table in self.extras)
+        samples = f"{some}{format_count(len(archive), 'sample')} of {'+'.join(self.fields or ())}"
+        return f"{type(self).__name__}({self.path!r}: {samples}{classes}, {archive.parts()}{extras})"

@@ -134,20 +134,20 @@ def decoder_of(field: str, overrides: Mapping[str, str | Decoder], *, alone: boo
     return BY_FIELD.get(last, decode_raw)
 
 
-def explain(error: Exception, field: str, data: Data, *, own: bool = True) -> DecodeError:
+def explain(error: Exception, field: str, data: Data, hint: str, *, own: bool = True) -> DecodeError:
     """A decoder's refusal in our words: the same fact whichever library refused.
 
     Args:
         error: What the decoder raised.
         field: Of the member.
         data: Its bytes.
+        hint: What to do where no decoder takes them.
         own: Whether the decoder is one of ours; if not, the fault may be the decoder's.
     """
     head = bytes(data[:16])
     what = str(error) or type(error).__name__
     if isinstance(error, UnidentifiedImageError):
         what = f"Pillow knows no image that begins with {head!r}" if head else "it is empty"
-    hint = "The bytes are as packed, so the source file has the same fault: leave it out with pack --exclude, or replace it."
     if isinstance(error, UnicodeDecodeError):
         what = f"not UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}"
         hint = f"Read it as bytes with decoders={{'{field}': 'raw'}}, or convert the source."

@@ -1,9 +1,10 @@
 """fastfeed.DataLoader: torch's DataLoader with one import changed."""
 
+import logging
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
@@ -11,16 +12,21 @@ from torch.utils.data import BatchSampler, Dataset, IterableDataset, IterDataPip
 from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.errors import UsageError
+from fastfeed.feed.ceilings import WorkerRequest
+from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.engine import HAS_IN_ORDER, Draw, Engine, EpochIterator, Handed, InnerLoader, InnerOptions
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.generators import stored_generators
 from fastfeed.feed.naming import indices_text, sample_id
 from fastfeed.feed.order import FeedSampler, OrderSampler
+from fastfeed.feed.planning import plan_of, raise_descriptors
 from fastfeed.feed.ranks import Distributed
+from fastfeed.feed.sizing import WorkerPlan
 from fastfeed.feed.streams import Stream, StreamCollate, StreamInit
 
 _STATE_VERSION = 1
+LOG = logging.getLogger("fastfeed.loader")
 
 
 class Indexed(NamedTuple):
@@ -71,6 +77,8 @@ class DataLoader(TorchDataLoader[Any]):
         force_on_error: Let on_error skip or replace also where nothing is shuffled.
         error_caps: How many faults on_error tolerates.
         with_index: Give Indexed instead of bare batches.
+        autotune: Whether num_workers is a decision of the loader's. It sets this itself, so that a loader that a framework
+            makes again from its attributes decides again.
         hang_seconds: After how long without a batch a worker's stack is logged; 0 never does.
 
     Raises:
@@ -84,7 +92,7 @@ class DataLoader(TorchDataLoader[Any]):
         shuffle: bool | None = None,  # noqa: FBT001 - torch's
         sampler: Sampler[Any] | Iterable[Any] | None = None,
         batch_sampler: Sampler[Sequence[Any]] | Iterable[Sequence[Any]] | None = None,
-        num_workers: int | None = None,
+        num_workers: "int | Literal['auto'] | None" = None,
         collate_fn: Callable[[Any], Any] | None = None,
         pin_memory: bool | None = None,  # noqa: FBT001 - torch's
         drop_last: bool = False,  # noqa: FBT001, FBT002 - torch's
@@ -106,6 +114,7 @@ class DataLoader(TorchDataLoader[Any]):
         error_caps: ErrorCaps | None = None,
         with_index: bool = False,
         hang_seconds: float = 30.0,
+        autotune: bool | None = None,
     ) -> None:
         if rng not in {None, "torch", "sample"}:
             msg = "rng is 'torch' or 'sample'"
@@ -114,19 +123,30 @@ class DataLoader(TorchDataLoader[Any]):
         prove_policy(
             on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error
         )
-        self.rng = rng or ("sample" if num_workers is None or seed is not None else "torch")
+        self.autotune = num_workers is None or num_workers == "auto" or bool(autotune)
+        asked = None if self.autotune else cast("int", num_workers)
+        self.rng = rng or ("sample" if asked is None or seed is not None else "torch")
         self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
         self.with_index, self.hang_seconds = with_index, hang_seconds
         ours = self._order_of(dataset, shuffle=bool(shuffle), drop_last=drop_last, given=(sampler, batch_sampler))
-        workers = 0 if num_workers is None else num_workers
+        self.plan = self._planned(dataset, batch_size, asked, {
+            "prefetch_factor": prefetch_factor, "pin_memory": pin_memory, "persistent_workers": persistent_workers,
+            "multiprocessing_context": multiprocessing_context if isinstance(multiprocessing_context, str) else None,
+        })  # fmt: skip
+        """What was decided, and why: print it."""
+        workers = self.plan.num_workers if asked is None else asked
+        if asked is None and not workers:
+            prefetch_factor = multiprocessing_context = None
+            persistent_workers = False
+        ahead = self.plan.prefetch_factor if prefetch_factor is None and workers else prefetch_factor
         extra: dict[str, Any] = {"in_order": in_order} if HAS_IN_ORDER else {}
         super().__init__(
             dataset, batch_size, None if ours is not None else shuffle, ours if ours is not None else sampler,
             batch_sampler,  # type: ignore[arg-type]  # torch's annotation says lists, its code takes any batch
-            workers, collate_fn, False if pin_memory is None else pin_memory, drop_last, timeout, worker_init_fn,
-            multiprocessing_context, generator, prefetch_factor=prefetch_factor,
-            persistent_workers=False if persistent_workers is None else persistent_workers,
+            workers, collate_fn, self.plan.pin_memory if pin_memory is None else pin_memory, drop_last, timeout, worker_init_fn,
+            multiprocessing_context, generator, prefetch_factor=ahead,
+            persistent_workers=self.plan.persistent_workers if persistent_workers is None else persistent_workers,
             pin_memory_device=pin_memory_device, **extra,
         )  # fmt: skip
         if not HAS_IN_ORDER:
@@ -137,6 +157,14 @@ class DataLoader(TorchDataLoader[Any]):
         """Of the pass that was begun last, unless a position was loaded since."""
         self._told = self._length_asked = False
         self._streaming: TorchDataLoader[Any] | None = None
+
+    def _planned(self, dataset: Any, batch_size: int | None, workers: int | None, given: Mapping[str, Any]) -> WorkerPlan:  # noqa: ANN401
+        size = len(dataset) if hasattr(dataset, "__len__") and not isinstance(dataset, IterableDataset) else None
+        batches = None if size is None else -(-size // (batch_size or 1))
+        own = isinstance(dataset, PackedDataset)
+        legal = workers is None or workers >= 0  # else torch says what is wrong
+        request = WorkerRequest(num_workers=workers if legal else 0, batches=batches, **given)
+        return plan_of(dataset, request, own=own, block_order=self.shuffle_mode == "block", torch_numbers=self.rng == "torch")
 
     def _order_of(self, dataset: Any, *, shuffle: bool, drop_last: bool, given: tuple[Any, Any]) -> OrderSampler | None:  # noqa: ANN401
         """Our sampler, where something was asked for that only it can do."""
@@ -176,6 +204,9 @@ class DataLoader(TorchDataLoader[Any]):
         if not self._told:
             self._told = True
             self._tell()
+            raise_descriptors(self.plan)
+            for line in self.plan.costs:
+                LOG.info("%s", line)
         self._epoch += 1
         own, epoch = self._own, self._epoch
         if self._engine is None:

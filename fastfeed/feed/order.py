@@ -1,10 +1,10 @@
 """The order in which a loader draws samples: samplers that are a function of (seed, epoch), and know where they are.
 
 An epoch's order is a list of positions by slot, with a slot for each sample that is not skipped. It depends on seed,
-epoch and OrderOptions, and neither on ranks nor on batches or workers. Slots go to the ranks in turn (feed/ranks.py,
-Share), so a position in the epoch is one number, the slots that all ranks together have handed out, and is valid for
-any other number of ranks and any batch size. With as many samples a step over all ranks, a step draws the same samples
-whatever the number of ranks.
+epoch and OrderOptions, and neither on ranks (but for lanes that are left to us) nor on batches or workers. Slots go to
+the ranks in turn (feed/ranks.py, Share), so a position in the epoch is one number, the slots that all ranks together
+have handed out, and is valid for any other number of ranks and any batch size. With as many samples a step over all
+ranks, a step draws the same samples whatever the number of ranks.
 
 torch's BatchSampler suffices on top: a batch is the next ``batch_size`` of a rank's samples, all ranks have equally many,
 and neither the position nor the mask of valid samples needs to know where batches end. That also is what Lightning's
@@ -53,10 +53,19 @@ class OrderSampler(Sampler[int]):
         # torch's constructors are not called: DistributedSampler's asks for the process group, which may come later.
         self.dataset: Any = range(dataset) if isinstance(dataset, int | np.integer) else dataset
         self._recipe = Recipe(int(dataset) if isinstance(dataset, int | np.integer) else len(dataset), options)
-        self.shuffle, self.seed = self._recipe.mode != "none", self._recipe.seed
         self._cursor = Cursor()
         self._begun: Share | None = None
         """The share of the iteration that was begun last, unless a position was loaded since."""
+
+    @property
+    def seed(self) -> int:
+        """Of the order; fixed, as shuffle is."""
+        return self._recipe.seed
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether the order is another one than that of storage."""
+        return self._recipe.mode != "none"
 
     @property
     def recipe(self) -> Recipe:
@@ -193,7 +202,7 @@ class OrderSampler(Sampler[int]):
         self._begun = None
 
 
-class FeedSampler(OrderSampler, DistributedSampler[int]):
+class FeedSampler(OrderSampler, DistributedSampler[int]):  # type: ignore[override]  # seed and shuffle are fixed
     """Gives each rank its part of an order, without a word from the framework around it.
 
     A real DistributedSampler, so Lightning leaves it in its place and calls set_epoch. Rank and world are asked for at

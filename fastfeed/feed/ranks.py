@@ -9,7 +9,7 @@ import numpy as np
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from fastfeed.config import launched_processes
+from fastfeed.environment import launched_processes
 from fastfeed.errors import UsageError
 
 Distributed: TypeAlias = "bool | Literal['exact'] | tuple[int, int] | dist.ProcessGroup | None"

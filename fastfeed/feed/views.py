@@ -4,41 +4,58 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastfeed.archive.dataset import Archive, Place
+import numpy as np
+
+from fastfeed.archive.catalog import Catalog, Place
 from fastfeed.archive.index import SAMPLE
-from fastfeed.errors import FastfeedError
 from fastfeed.sample import escape
-from fastfeed.store.members import MemberReader
+from fastfeed.store.members import Reader
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 
 class Samples(Sequence[tuple[str, int | None]]):
-    """ImageFolder's .samples without a list: (path, class number) by position."""
+    """ImageFolder's .samples without a list: (path, class number) by position.
 
-    def __init__(self, archive: Archive) -> None:
-        self._archive = archive
-        self._labels = archive.index.array(SAMPLE, "label") if archive.index.has(SAMPLE, "label") else None
+    Args:
+        archive: The dataset.
+        rows: Positions of those that a view of it shows; None for all.
+    """
+
+    def __init__(self, archive: Catalog, rows: "NDArray[np.int64] | None" = None) -> None:
+        self._archive, self._rows = archive, range(len(archive)) if rows is None else rows
+        self._labelled = archive.index.has(SAMPLE, "label")
 
     def __len__(self) -> int:
-        return len(self._archive)
+        return len(self._rows)
 
     def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
-        position = range(len(self))[index]
-        label = None if self._labels is None else int(self._labels[position])
+        position = int(self._rows[range(len(self))[index]])
+        label = self._archive.label(position) if self._labelled else None
         return escape(self._archive.source(position) or b""), label
 
 
-class PickedStrings(Sequence[bytes]):
-    """Rows of a string column."""
+class Picked(Sequence[Any]):
+    """Rows of a column of strings, or of any sequence.
 
-    def __init__(self, values: Sequence[bytes], rows: "slice | NDArray[np.int64]") -> None:
-        self._values = values
+    Args:
+        values: The sequence.
+        rows: Which of it, in this order; -1 for a missing one.
+        missing: What stands for a missing one.
+    """
+
+    def __init__(self, values: Sequence[Any], rows: "slice | NDArray[np.int64]", missing: bytes | str = b"") -> None:
+        self.values, self._missing = values, missing
         self._rows = range(len(values))[rows] if isinstance(rows, slice) else rows
+
+    @property
+    def rows(self) -> "NDArray[np.int64]":
+        """Place of each row in values, -1 for a missing one."""
+        rows = self._rows
+        return np.arange(rows.start, rows.stop, rows.step) if isinstance(rows, range) else rows
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -47,13 +64,13 @@ class PickedStrings(Sequence[bytes]):
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
         row = int(self._rows[index])
-        return self._values[row] if row >= 0 else b""
+        return self.values[row] if row >= 0 else self._missing
 
 
 class MemberFile(io.RawIOBase):
     """A member's bytes as an unbuffered file."""
 
-    def __init__(self, reader: MemberReader, position: int, place: Place) -> None:
+    def __init__(self, reader: Reader, position: int, place: Place) -> None:
         super().__init__()
         self._reader, self._position, self._place, self._at = reader, position, place, 0
 
@@ -81,13 +98,11 @@ class MemberFile(io.RawIOBase):
 
         Raises:
             ShardDamaged: The shard is missing or cut.
+            SourceError: A plain file is missing or has changed.
         """
         start = min(self._place.start + self._at, self._place.stop)
         stop = min(start + len(buffer), self._place.stop)
-        try:
-            data = self._reader.store.read(self._place.shard, start, stop)
-        except FastfeedError as error:
-            raise self._reader.located(error, self._position, self._place) from error
+        data = self._reader.read_part(self._position, self._place, start, stop)
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

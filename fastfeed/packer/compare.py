@@ -82,6 +82,9 @@ def compare_options(destination: str, identity: Mapping[str, object], before: Ma
     Raises:
         DestinationOccupied: With others.
     """
+    if "unpack" in before:
+        msg = "an interrupted fastfeed unpack --shards is there"
+        raise DestinationOccupied(msg, path=destination, hint="Continue it, choose another folder, or use --overwrite.")
     if before.get("writer") != WRITER:
         msg = f"{what} by another version of the writer is there"
         raise DestinationOccupied(
@@ -89,14 +92,18 @@ def compare_options(destination: str, identity: Mapping[str, object], before: Ma
         )
     then, now = before["options"], dict(identity["options"])  # type: ignore[call-overload]
     # what to do about unreadable files may be decided anew: finished shards stay as they are
-    differing = sorted(name for name in now if then.get(name) != now[name] and name != "on_error")
+    differing = sorted(name for name in {*then, *now} if then.get(name) != now.get(name) and name != "on_error")
     if differing:
         changes = "; ".join(
-            f"{_flag(name)} was {_told(name, then.get(name))}, now {_told(name, now[name])}" for name in differing
+            f"{_flag(name)} was {_told(name, then.get(name))}, now {_told(name, now.get(name))}" for name in differing
         )
         msg = f"{what} with other options is there ({changes})"
         hint = "Give the same options, choose another folder, or use --overwrite to pack anew."
         raise DestinationOccupied(msg, path=destination, hint=hint)
+    if "encoder" in before and before["encoder"] != identity.get("encoder"):  # what is finished stays as it is
+        msg = f"{what} is there whose shards another version of the compression library wrote"
+        hint = f"Install the zstandard package with {before['encoder']} to continue, or use --overwrite to pack anew."
+        raise DestinationOccupied(msg, path=destination, expected=before["encoder"], got=identity.get("encoder"), hint=hint)
 
 
 def listed_left_out(folder: str) -> tuple[LeftOut, ...] | None:
@@ -110,14 +117,21 @@ def listed_left_out(folder: str) -> tuple[LeftOut, ...] | None:
 
 def _flag(name: str) -> str:
     """The command line's name of an option."""
-    named = {"shard_bytes": "--shard-size", "write_cls": "--cls"}
+    named = {"shard_bytes": "--shard-size", "write_cls": "--cls", "frame_bytes": "--frame-size"}
     return named.get(name, f"--{name.replace('_', '-')}")
 
 
 def _told(name: str, value: object) -> str:
     if value is None:
         return "not given"
-    return format_size(value) if name == "shard_bytes" and isinstance(value, int) else str(value)
+    if isinstance(value, list):
+        return ", ".join(map(_part, value)) or "none"
+    return format_size(value) if name in {"shard_bytes", "frame_bytes"} and isinstance(value, int) else str(value)
+
+
+def _part(value: object) -> str:
+    """An item of a list of names, or of pairs such as --field NAME=TEMPLATE."""
+    return "=".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def compare_job(job: Job, before: Mapping[str, Any] | None, kept: Listing | None, listing: Listing) -> None:

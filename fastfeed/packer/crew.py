@@ -4,7 +4,6 @@ They are started with subprocess, not multiprocessing: no main guard is needed, 
 has threads or CUDA, and nothing is pickled.
 """
 
-import json
 import os
 import selectors
 import signal
@@ -12,17 +11,21 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
 from fastfeed.config import package_folder
 from fastfeed.errors import WorkerDied
+from fastfeed.source import wire
+from fastfeed.source.wire import Message, Task
 
 _TAIL_BYTES = 4000
 _AHEAD = 2
-"""Orders that a worker has: it goes on with the second while this process makes the next."""
+"""Tasks that a worker has: it goes on with the second while this process makes the next."""
+_MOST_LISTERS = 16
+"""Workers that share a scan: what more of them find, this process cannot take in as fast."""
 _START = """
 import sys
 site = [at for at, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages"))]
@@ -47,23 +50,11 @@ class Process(Protocol):
     def wait(self) -> int:
         """Its exit code, negative for a signal."""
 
-
-class AnyOrder(Protocol):
-    """What a crew needs of an order."""
-
-    @property
-    def target(self) -> str:
-        """Path of the shard."""
-
-    @property
-    def paths(self) -> list[str]:
-        """Its inputs, for messages."""
-
-    def encode(self) -> bytes:
-        """As it passes the pipe."""
+    def poll(self) -> int | None:
+        """The same, None while it runs."""
 
 
-def start_worker(module: str = "fastfeed.packer.worker") -> Process:
+def start_worker(module: str = "fastfeed.packer.process") -> Process:
     """A fresh interpreter that runs a worker's main().
 
     Args:
@@ -76,85 +67,139 @@ def start_worker(module: str = "fastfeed.packer.worker") -> Process:
 
 
 class _Worker:
-    """One process, the order that it has, and what it said."""
+    """One process, the tasks that it has, and what it said."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.orders: deque[AnyOrder] = deque()
-        """Given and not yet reported on: the first is in work, the others wait in the pipe or in the process."""
-        self.unread, self.complaint = b"", b""
-
-    @property
-    def order(self) -> AnyOrder | None:
-        """The one in work."""
-        return self.orders[0] if self.orders else None
+        self.tasks: deque[Task] = deque()
+        """Given and not yet answered: the first is in work, the others wait in the pipe or in the process."""
+        self.ready = self.gone = False
+        """Whether it has started, and whether it ended while it had nothing to do."""
+        self.unread, self.complaint = wire.Unread(), b""
 
     def pipe(self, name: str) -> IO[bytes]:
         pipe: IO[bytes] | None = getattr(self.process, name)
         assert pipe is not None
         return pipe
 
-    def give(self, order: AnyOrder) -> None:
-        self.orders.append(order)
+    def give(self, task: Task) -> None:
+        self.tasks.append(task)
+        self.tell(task.encode())
+
+    def tell(self, message: bytes) -> None:
         try:
-            self.pipe("stdin").write(order.encode())
+            self.pipe("stdin").write(message)
             self.pipe("stdin").flush()
         except BrokenPipeError:
             return  # it is dead: its closed stdout says so, and end() tells why
 
+    def close(self) -> None:
+        self.process.wait()
+        for name in ("stdin", "stdout", "stderr"):
+            try:
+                self.pipe(name).close()
+            except BrokenPipeError:
+                continue  # an order was still in the pipe of a dead worker
+
 
 class Crew:
-    """A fixed number of workers.
+    """Workers that share first a scan and then the writing of shards. They are started when they are needed first.
 
     Args:
-        count: How many.
+        count: How many there are at most.
         start: Starts one.
     """
 
     def __init__(self, count: int, start: Callable[[], Process] = start_worker) -> None:
         self.count, self._start_one = count, start
         self._workers: list[_Worker] = []
-        self._selector = selectors.DefaultSelector()
+        self._selector: selectors.BaseSelector
 
     def __enter__(self) -> Self:
+        self._selector = selectors.DefaultSelector()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for worker in self._workers:
-            worker.process.kill()
-        for worker in self._workers:
-            worker.process.wait()
-            for name in ("stdin", "stdout", "stderr"):
-                try:
-                    worker.pipe(name).close()
-                except BrokenPipeError:
-                    continue  # an order was still in the pipe of a dead worker
+        self._end(self._workers)
         self._selector.close()
 
-    def _start(self) -> None:
-        """All of them before the first order, so that they start side by side."""
-        for _ in range(self.count):
+    def _end(self, workers: Sequence[_Worker]) -> None:
+        for worker in workers:
+            worker.process.kill()
+        for worker in workers:
+            for name in ("stdout", "stderr"):
+                if worker.pipe(name) in self._selector.get_map():
+                    self._selector.unregister(worker.pipe(name))
+            worker.close()
+
+    def _have(self, count: int) -> None:
+        """So many living workers. The new ones start side by side, before the first of them gets a task."""
+        living = [worker for worker in self._workers if worker.process.poll() is None]
+        self._end([worker for worker in self._workers if worker not in living[:count]])
+        self._workers = living[:count]
+        while len(self._workers) < count:
             with _signals_held():  # between its start and the list, Ctrl-C would leave a worker that nobody ends
                 worker = _Worker(self._start_one())
                 self._workers.append(worker)
             for name in ("stdout", "stderr"):
                 self._selector.register(worker.pipe(name), selectors.EVENT_READ, (worker, name))
 
-    def run(self, orders: Iterator[AnyOrder], hear: Callable[[dict[str, Any]], None]) -> None:
+    def share(
+        self,
+        following: Callable[[], Task | None],
+        hear: Callable[[Task, Message], None],
+        meanwhile: Callable[[], bool],
+    ) -> None:
+        """Have tasks done that come of each other, as the folders of a scan do.
+
+        Args:
+            following: Gives the next one, None where there is none at present.
+            hear: Called with each task that is done, and what came of it. What it raises ends the run.
+            meanwhile: Does a little here, while not all workers have started; gives whether there was anything to do.
+
+        Raises:
+            WorkerDied: A worker ended before it was told to.
+        """
+        self._have(min(self.count, _MOST_LISTERS))
+
+        def answered(task: Task, message: Message) -> None:
+            if message.head["event"] != "progress":
+                hear(task, message)
+
+        self._carry_out(following, answered, meanwhile)
+
+    def prepare(self) -> None:
+        """Let those that there are load what the writing of shards needs, while there is no shard to write yet."""
+        for worker in self._workers:
+            worker.tell(wire.encode({"order": "prepare"}))
+
+    def run(self, orders: Iterator[Task], hear: Callable[[dict[str, Any]], None], count: int) -> None:
         """Have every order carried out.
 
         Args:
             orders: Taken one by one as workers come free.
             hear: Called with each event: progress, done, inputs, disk. What it raises ends the run.
+            count: Workers, at most as many as the crew has.
 
         Raises:
             WorkerDied: A worker ended before it was told to; the message names the inputs that it had.
         """
-        self._start()
-        for worker, order in zip(self._workers * _AHEAD, orders, strict=False):  # in this order: zip must not take one too many
-            worker.give(order)
-        while any(worker.orders for worker in self._workers):
-            for key, _ in self._selector.select():
+        self._have(count)
+        self._carry_out(lambda: next(orders, None), lambda _, message: hear(message.head), None)
+
+    def _carry_out(
+        self,
+        following: Callable[[], Task | None],
+        hear: Callable[[Task, Message], None],
+        meanwhile: Callable[[], bool] | None,
+    ) -> None:
+        while True:
+            self._feed(following, at_once=meanwhile is None)
+            alone = meanwhile is not None and not all(worker.ready for worker in self._workers)
+            did_some = alone and meanwhile is not None and meanwhile()
+            if not did_some and not any(worker.tasks for worker in self._workers):
+                return
+            for key, _ in self._selector.select(0 if did_some else None):
                 worker, name = key.data
                 data = os.read(key.fd, 1 << 16)
                 if name == "stderr":
@@ -162,23 +207,33 @@ class Crew:
                     if not data:
                         self._selector.unregister(key.fileobj)
                 elif data:
-                    self._listen(worker, data, orders, hear)
-                elif worker.orders:
-                    raise _end(worker)
+                    self._listen(worker, data, hear)
+                elif worker.tasks:
+                    raise _died(worker)
                 else:  # killed while it had nothing to do: nothing is lost
+                    worker.ready, worker.gone = False, True
                     self._selector.unregister(key.fileobj)
 
-    def _listen(self, worker: _Worker, data: bytes, orders: Iterator[AnyOrder], hear: Callable[[dict[str, Any]], None]) -> None:
-        *lines, worker.unread = (worker.unread + data).split(b"\n")
-        for line in lines:
-            event = json.loads(line)
-            if event["event"] != "progress":
-                worker.orders.popleft()
-            hear(event)
-            if len(worker.orders) < _AHEAD:
-                following = next(orders, None)
-                if following is not None:
-                    worker.give(following)
+    def _feed(self, following: Callable[[], Task | None], *, at_once: bool) -> None:
+        """Give each worker what it lacks. Not at once: only those that have started, so that no task waits for one."""
+        for _ in range(_AHEAD):
+            for worker in self._workers:
+                if len(worker.tasks) < _AHEAD and not worker.gone and (at_once or worker.ready):
+                    task = following()
+                    if task is None:
+                        return
+                    worker.give(task)
+
+    @staticmethod
+    def _listen(worker: _Worker, data: bytes, hear: Callable[[Task, Message], None]) -> None:
+        for message in worker.unread.feed(data):
+            match message.head["event"]:
+                case "ready":
+                    worker.ready = True
+                case "progress":
+                    hear(worker.tasks[0], message)
+                case _:
+                    hear(worker.tasks.popleft(), message)
 
 
 @contextmanager
@@ -199,7 +254,7 @@ def _signals_held() -> Iterator[None]:
             signal.raise_signal(caught)
 
 
-def _end(worker: _Worker) -> WorkerDied:
+def _died(worker: _Worker) -> WorkerDied:
     """Why a worker is gone, with the inputs that it had."""
     code = worker.process.wait()
     rest = worker.pipe("stderr").read()
@@ -209,9 +264,9 @@ def _end(worker: _Worker) -> WorkerDied:
         hint = "The kernel kills so when memory runs out: try fewer --workers. " if code == -signal.SIGKILL else ""
     else:
         how, hint = f"ended with exit code {code}", ""
-    order = worker.orders[0]
-    files = [path for path in order.paths if path]
-    inputs = f"{len(files)} inputs from {files[0]!r} to {files[-1]!r}" if files else "no inputs"
-    msg = f"a worker process {how} while it packed {inputs}" + (f": {complaint}" if complaint else "")
-    hint += "Nothing is lost: run the same command again, it continues with this shard."
-    return WorkerDied(msg, shard=os.path.basename(order.target), hint=hint)
+    task = worker.tasks[0]
+    msg = f"a worker process {how} while it {task.doing}" + (f": {complaint}" if complaint else "")
+    hint += "Nothing is lost: run the same command again"
+    if task.shard is None:
+        return WorkerDied(msg, hint=hint + ".")
+    return WorkerDied(msg, shard=task.shard, hint=hint + ", it continues with this shard.")

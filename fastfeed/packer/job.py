@@ -3,12 +3,13 @@
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.manifest import FOLDER, WRITER, Manifest
+from fastfeed.archive.sidecars import prove_readers
 from fastfeed.config import (
     IMAGE_OPTIONS,
     ROW_OPTIONS,
@@ -27,17 +28,22 @@ from fastfeed.errors import (
     SourceUnreadable,
     UsageError,
 )
-from fastfeed.machine import free_bytes
+from fastfeed.machine import free_bytes, processors
 from fastfeed.packer.compare import compare_job, compare_published, listed_left_out, published, standing
+from fastfeed.packer.compression import encoder_of, notes_of, prove_frames, why_compressed
+from fastfeed.packer.crew import Crew
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
+from fastfeed.packer.probe import probe
 from fastfeed.packer.result import DatasetResult, PackResult
-from fastfeed.packer.rows.choose import choose
+from fastfeed.packer.rows.asked import RowJob
+from fastfeed.packer.rows.choose import Chosen, choose
 from fastfeed.packer.rows.folder import Folder
 from fastfeed.packer.rows.images import ReencodedRows
-from fastfeed.packer.rows.job import RowJob, pack_rows
+from fastfeed.packer.rows.job import pack_rows
 from fastfeed.packer.rows.splits import pack_splits
 from fastfeed.packer.rows.stream import StreamJob, pack_stream
+from fastfeed.packer.sidecars import write_sidecars
 from fastfeed.packer.writing import Job, Writing, worker_count
 from fastfeed.sample import SkipList
 from fastfeed.source.scan import Listing, scan
@@ -58,6 +64,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     dry_run: bool = False,
     trust_scan: bool = False,
     anyway: bool = False,
+    readers: Sequence[str] = (),
     progress: Progress = QUIET,
     on_plan: Callable[[PackResult], None] | None = None,
     **options: Unpack[AllOptions],
@@ -76,12 +83,14 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         dry_run: Only plan.
         trust_scan: Continue with the kept scan and do not walk the folder again; each file is still checked when read.
         anyway: Pack even what is read fast as it is.
+        readers: Other readers (dali, energon, hf, wids) whose index files are written as well, as write_sidecars() does.
         progress: Hears how far it is.
         on_plan: Called with the plan (a record with dry_run set) before the first byte is written; not for an iterable.
         **options: Fields of fastfeed.config.PackConfig: shard_bytes (a number, or a text such as "256MiB"), shards,
-            samples_per_shard, shuffle, layout, group, class_map, write_cls, name, limit, hidden, on_error; and of
-            fastfeed.config.RowConfig for what is no folder: field, root, label, key, column, classes, encode, row_json; and
-            of fastfeed.config.ImageConfig to make images smaller: max_side, resize_short, quality, apply_exif, only_field.
+            samples_per_shard, shuffle, layout, group, class_map, write_cls, name, limit, hidden, on_error, compress, level,
+            frame_bytes; and of fastfeed.config.RowConfig for what is no folder: field, root, label, key, column, classes,
+            encode, row_json; and of fastfeed.config.ImageConfig to make images smaller: max_side, resize_short, quality,
+            apply_exif, only_field.
 
     Raises:
         UsageError: An option is wrong.
@@ -93,38 +102,58 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         msg = "workers counts from 1"
         raise UsageError(msg, got=workers)
     prove_utf8()
-    given, root = dict(options), options.get("root")
+    given = dict(options)
     about_rows = {name: given.pop(name) for name in ROW_OPTIONS & set(given)}
-    given.pop("root", None)
+    root = given.pop("root", None)
     images = image_config({name: given.pop(name) for name in IMAGE_OPTIONS & set(given)})
     config, rows = pack_config(given), row_config(about_rows)
-    target = os.path.abspath(os.fsdecode(destination))
+    prove_readers(readers, compression=config.compress)
     skip = SkipList.read(os.fsdecode(exclude)) if isinstance(exclude, str | os.PathLike) else exclude or SkipList()
-    chosen = choose(source, rows, root=None if root is None else os.fsdecode(root), anyway=anyway)
-    if chosen is None:
-        if about_rows or root is not None:
-            names = ", ".join(sorted(about_rows) or ["root"])
-            msg = f"{names} is for lists, tables and Python datasets, and the source is a folder of files"
-            raise UsageError(msg, path=os.fsdecode(source), got=names)
-        folder = Job(os.path.abspath(os.fsdecode(source)), target, config, skip, {}, workers, progress)
-        if images.changes:
-            return _pack_folder_changed(folder, images, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
-        return _pack_folder(folder, overwrite=overwrite, dry_run=dry_run, trust_scan=trust_scan, on_plan=on_plan)
+    chosen = choose(source, rows, root=None if root is None else os.fsdecode(root), anyway=anyway)  # type: ignore[arg-type]
+    if chosen is None and (about_rows or root is not None):
+        names = ", ".join(sorted(about_rows) or ["root"])
+        msg = f"{names} is for lists, tables and Python datasets, and the source is a folder of files"
+        raise UsageError(msg, path=os.fsdecode(source), got=names)
+    where = os.path.abspath(os.fsdecode(source)) if chosen is None else chosen.where
+    crew = Crew(workers or processors().count)
+    job = Job(where, os.path.abspath(os.fsdecode(destination)), config, skip, {}, workers, crew, progress)
+    if chosen is None and not images.changes:
+        result = _pack_folder(job, overwrite=overwrite, dry_run=dry_run, trust_scan=trust_scan, on_plan=on_plan)
+    elif chosen is None:
+        result = _pack_folder_changed(job, images, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
+    else:
+        result = _pack_rows(job, chosen, rows, images, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
+    return result if dry_run else _with_sidecars(result, readers, progress)
+
+
+def _with_sidecars(result: PackResult, readers: Sequence[str], progress: Progress) -> PackResult:
+    """Last of all, for a dataset that is whole: a rerun after a kill in between finds it finished, and comes here again."""
+    if not readers:
+        return result
+    found = write_sidecars(result.destination, readers, progress=progress)
+    return replace(result, sidecars=found, seconds=result.seconds + found.seconds)
+
+
+def _pack_rows(  # noqa: PLR0913 - what was asked for
+    job: Job, chosen: Chosen, rows: RowConfig, images: ImageConfig, *, overwrite: bool, dry_run: bool,
+    on_plan: Callable[[PackResult], None] | None,
+) -> PackResult:  # fmt: skip
+    """What is no folder of files."""
     if chosen.rows is None:
         if dry_run:
             msg = "there is no plan for an iterable: nobody knows what comes"
-            raise UsageError(msg, got=chosen.where, hint="Give a dataset with a length, or pack with limit= for a trial.")
+            raise UsageError(msg, got=chosen.where, hint="Give a dataset with a length, or pack a few (--limit N) for a trial.")
         stream = StreamJob(
-            samples=chosen.samples or (), where=chosen.where, name=chosen.name, destination=target, config=config, rows=rows,
-            images=images, exclude=skip, progress=progress,
+            samples=chosen.samples or (), where=chosen.where, name=chosen.name, destination=job.destination, config=job.config,
+            rows=rows, images=images, exclude=job.exclude, progress=job.progress,
         )  # fmt: skip
         return pack_stream(stream, overwrite=overwrite)
-    changed = ReencodedRows(chosen.rows, images) if images.changes else chosen.rows
-    job = RowJob(
-        source=changed, where=chosen.where, name=chosen.name, destination=target, config=config, rows=rows,
-        images=images, exclude=skip, workers=workers, progress=progress,
+    rowjob = RowJob(
+        source=ReencodedRows(chosen.rows, images) if images.changes else chosen.rows, where=chosen.where, name=chosen.name,
+        destination=job.destination, config=job.config, rows=rows, images=images, exclude=job.exclude, workers=job.workers,
+        progress=job.progress,
     )  # fmt: skip
-    return pack_rows(job, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
+    return pack_rows(rowjob, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
 
 
 def _pack_folder_changed(
@@ -132,7 +161,8 @@ def _pack_folder_changed(
 ) -> PackResult:
     """A folder whose images become smaller: their sizes cannot be planned, so its samples are packed as rows."""
     _refuse_overlap(job.source, job.destination)
-    folder = Folder.read(job.source, scan(job.source, job.progress, hidden=job.config.hidden), job.config)
+    with job.crew:
+        folder = Folder.read(job.source, _scan(job), job.config)
     jobs = []
     for split, rows in folder.sources().items():
         name = job.config.name or os.path.basename(job.source) or "data"
@@ -155,15 +185,15 @@ def _pack_folder(
     _refuse_overlap(job.source, job.destination)
     job = replace(job, identity=_identity(job.config, job.exclude, job.source))
     if dry_run:
-        listing = scan(job.source, job.progress, hidden=job.config.hidden)
-        result = _result(job, _plan(job, listing, {}), began, dry_run=True)
-        return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
+        return _planned(job, began, overwrite=overwrite)
     done = None if overwrite or os.path.isdir(os.path.join(job.destination, FOLDER, "job")) else published(job.destination)
     if done is not None:  # without a lock: a finished pack may lie on a disk that cannot be written
-        return _already(job, done, scan(job.source, job.progress, hidden=job.config.hidden), began)
+        with job.crew:
+            return _already(job, done, _scan(job), began)
     journal = Journal(job.destination)
     try:
-        result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
+        with job.crew:  # it ends before the lock is given away
+            result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
         return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
     except BrokenPipeError:
         raise  # who listened to on_plan has gone: that is no fault of the destination
@@ -182,21 +212,46 @@ def _refuse_overlap(source: str, destination: str) -> None:
 
 def _identity(config: PackConfig, skip: SkipList, root: str) -> dict[str, object]:
     """All that decides bytes besides the source's files: a rerun must find it equal."""
-    options: dict[str, object] = {**asdict(config), "name": config.name or os.path.basename(root) or "data"}
+    options: dict[str, object] = {**config.record(), "name": config.name or os.path.basename(root) or "data"}
     entries = "\n".join(sorted(entry.to_json() for entry in skip.entries))
     options["exclude"] = hashlib.sha256(entries.encode()).hexdigest()[:16] if entries else None
-    return {"writer": WRITER, "options": options}
+    return {"writer": WRITER, "options": options, **encoder_of(config)}
+
+
+def _scan(job: Job) -> Listing:
+    hands = job.crew if job.crew.count > 1 else None
+    return scan(job.source, job.progress, hidden=job.config.hidden, hands=hands)
+
+
+def _planned(job: Job, began: float, *, overwrite: bool) -> PackResult:
+    """What pack would do."""
+    with job.crew:
+        listing = _scan(job)
+    result = _result(job, _explained(job, _plan(job, listing, {}), listing), began, dry_run=True)
+    return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
 
 
 def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
     plan = make_plan(listing, job.config, name=os.path.basename(job.source), exclude=job.exclude, failed=failed)
     packed = sum(dataset.source_files for dataset in plan.datasets)
     known = {item.source for items in plan.left_out.values() for item in items}
-    missing = len(listing) - packed - plan.limited - sum(path in known for path in listing.paths)
+    missing = len(listing) - packed - plan.limited - (sum(path in known for path in listing.paths) if known else 0)
     if missing:
         msg = f"the plan loses {format_count(missing, 'file')}: this is a fault of fastfeed, please report it"
         raise SourceChanged(msg, path=job.source, expected=len(listing), got=len(listing) - missing)
     return plan
+
+
+def _explained(job: Job, plan: PackPlan, listing: Listing) -> PackPlan:
+    """The plan with what compression would gain, by a probe."""
+    framing = job.config.framing
+    if framing is None:
+        return plan
+    prove_frames(job.config, max(shard.size_bytes for dataset in plan.datasets for shard in dataset.shards))
+    found = [probe(dataset, job.source, listing.paths, framing) for dataset in plan.datasets]
+    reasons = [why_compressed(job.config, tried) for tried in found]
+    datasets = [replace(d, why=(*d.why, *why)) for d, why in zip(plan.datasets, reasons, strict=True)]
+    return replace(plan, datasets=tuple(datasets))
 
 
 def _run(
@@ -204,7 +259,8 @@ def _run(
 ) -> PackResult:
     began = time.monotonic()
     kept = None if overwrite else journal.kept_listing()
-    listing = kept if trust_scan and kept is not None else scan(job.source, job.progress, hidden=job.config.hidden)
+    listing = kept if trust_scan and kept is not None else _scan(job)
+    job.crew.prepare()
     if overwrite or journal.is_clearing():
         plan = _plan(job, listing, {})  # nothing is removed for a source or a disk that cannot do
         _prove_room(journal, plan)
@@ -218,7 +274,7 @@ def _run(
         journal.finish()
         return result
     compare_job(job, journal.read("job.json"), kept, listing)
-    plan = _plan(job, listing, _failed_before(journal))
+    plan = _explained(job, _plan(job, listing, _failed_before(journal)), listing)
     journal.prove_ours(plan)
     if kept is None or journal.read("job.json") != job.identity:  # only now: a source that is refused leaves nothing behind
         journal.begin(job.identity, listing.save())
@@ -303,7 +359,8 @@ def _result(  # noqa: PLR0913 - one record from its parts
         destination=job.destination,
         datasets=tuple(_dataset_result(job, dataset, (manifests or {}).get(dataset.split)) for dataset in plan.datasets),
         left_out=left_out, skipped=sum(item.kind == "unreadable" for item in left_out), limited=plan.limited,
-        notes=plan.notes, workers=workers, workers_why=why, shards_written=writing.written if writing else 0,
+        notes=(*plan.notes, *notes_of(*(manifests or {}).values())),
+        workers=workers, workers_why=why, shards_written=writing.written if writing else 0,
         shards_kept=shards - (writing.written if writing else 0) if manifests else 0, already_packed=already_packed,
         dry_run=dry_run, needs_bytes=plan.size_bytes, free_bytes=free_bytes(job.destination),
         seconds=time.monotonic() - began,
@@ -313,7 +370,8 @@ def _result(  # noqa: PLR0913 - one record from its parts
 def _dataset_result(job: Job, plan: DatasetPlan, manifest: Manifest | None) -> DatasetResult:
     return DatasetResult(
         split=plan.split, name=plan.name, path=os.path.join(job.destination, plan.split) if plan.split else job.destination,
-        samples=len(plan.keys), shards=len(plan.shards), size_bytes=plan.size_bytes, source_files=plan.source_files,
+        samples=len(plan.keys), shards=len(plan.shards), size_bytes=manifest.size_bytes if manifest else plan.size_bytes,
+        tar_bytes=None if job.config.compress is None else plan.size_bytes, source_files=plan.source_files,
         source_bytes=plan.source_bytes, fields=plan.fields, classes=None if plan.classes is None else len(plan.classes),
         order=plan.order, digest=manifest.digest if manifest else None, why=plan.why,
     )  # fmt: skip

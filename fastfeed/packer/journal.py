@@ -9,20 +9,22 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from fastfeed.archive.dataset import read_record
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group
 from fastfeed.archive.regular import open_regular
-from fastfeed.archive.shard import shard_file
+from fastfeed.archive.shard import COMPRESSED_SUFFIX, shard_file
+from fastfeed.archive.sidecars import RECORD
 from fastfeed.disk import publish, remove, sync_folder
 from fastfeed.errors import DatasetError, DestinationBusy, DestinationError, DestinationOccupied, NotADataset
+from fastfeed.packer.sidecars import owned
 from fastfeed.source.scan import Listing
 
 _LOCK_WAIT_SECONDS = 2.0
 """A killed run's workers die within milliseconds; a run that lives longer than this is another run."""
-_OWNED = (MANIFEST, GROUP, INDEX, LEFT_OUT)
+_OWNED = (MANIFEST, GROUP, INDEX, LEFT_OUT, RECORD)
 
 
 class PlannedShard(Protocol):
@@ -127,6 +129,11 @@ class Journal:
             self.notes.append(f"{why}: make sure that no other pack writes there")
         return True
 
+    @property
+    def descriptor(self) -> int:
+        """Of the lock. A forked child must close it: the lock is held as long as any process has it open."""
+        return self._lock
+
     def close(self) -> None:
         """Release the lock; leave what a rerun continues from, and no trace where nothing began."""
         for name in os.listdir(self.folder) if os.path.isdir(self.folder) else ():
@@ -167,13 +174,12 @@ class Journal:
 
         Shards that an earlier plan of this job had and this one has not (inputs failed in between) are removed.
         """
-        named = [(d.split, d.name, len(d.shards)) for d in plan.datasets]
-        before = self.read("shards.json") or {"shards": []}
-        for split, name, count in before["shards"]:
-            kept = next((now for other, stem, now in named if (other, stem) == (split, name)), 0)
-            for file in (shard_file(name, at) for at in range(kept, count)):
-                remove(os.path.join(self.destination, split, file))
-                remove(self.path(f"{file}.done"))
+        named = [_Named(d.split, d.name, len(d.shards), d.shards[0].file.endswith(COMPRESSED_SUFFIX)) for d in plan.datasets]
+        kept = {entry.stem: entry.shards for entry in named}
+        for entry in _named(self.read("shards.json")):
+            for path in entry.paths(kept.get(entry.stem, 0)):
+                remove(os.path.join(self.destination, path))
+                remove(self.path(f"{os.path.basename(path)}.done"))
         self.write("shards.json", {"shards": named})
 
     def finish(self) -> None:
@@ -188,6 +194,7 @@ class Journal:
             DestinationOccupied: It cannot be told what that is.
         """
         shards = self.owned_shards()
+        shards += self._owned_sidecars({self.destination, *map(os.path.dirname, shards)})
         self.write("clearing.json", {"shards": [os.path.relpath(path, self.destination) for path in shards]})
         folders = sorted({self.destination, *(os.path.dirname(path) for path in shards)}, reverse=True)
         for folder in folders:
@@ -203,6 +210,23 @@ class Journal:
         for folder in folders:
             _remove_if_empty(os.path.join(folder, FOLDER))
             _remove_if_empty(folder)
+
+    def _owned_sidecars(self, folders: Iterable[str]) -> list[str]:
+        """Files for other readers that belong to the old pack; those that somebody has edited since stay, with a note.
+
+        Raises:
+            DestinationOccupied: It cannot be told which they are.
+        """
+        found: list[str] = []
+        for folder in sorted(folders):
+            try:
+                ours, edited = owned(folder)
+            except DatasetError as error:
+                msg = f"it is not known which files are fastfeed's: {error}"
+                raise DestinationOccupied(msg, path=folder, hint="Mend that first, or remove the folder by hand.") from error
+            found += ours
+            self.notes += [f"{os.path.relpath(path, self.destination)} was edited, so it is left as it is" for path in edited]
+        return found
 
     def is_clearing(self) -> bool:
         """Whether a --overwrite was killed in its midst."""
@@ -229,7 +253,7 @@ class Journal:
             DestinationOccupied: A damaged manifest names none.
         """
         planned = self.read("shards.json")
-        listed: list[tuple[str, str, int]] = [tuple(entry) for entry in planned["shards"]] if planned else []
+        listed = _named(planned)
         clearing = self.read("clearing.json") or {"shards": []}
         try:
             listed.extend(_published(self.destination))
@@ -239,20 +263,43 @@ class Journal:
             if not planned:
                 msg = f"the manifest there is damaged, so it is not known which files are fastfeed's: {error}"
                 raise DestinationOccupied(msg, path=self.destination, hint="Remove the folder by hand.") from error
-        named = {os.path.join(split, shard_file(name, at)) for split, name, count in listed for at in range(count)}
+        named = {path for entry in listed for path in entry.paths()}
         return [os.path.join(self.destination, path) for path in sorted({*named, *clearing["shards"]})]
 
 
-def _published(destination: str) -> list[tuple[str, str, int]]:
-    """(split, name, shards) of what is published at a destination."""
+class _Named(NamedTuple):
+    """The shards of one dataset by their names."""
+
+    split: str
+    name: str
+    shards: int
+    compressed: bool
+
+    @property
+    def stem(self) -> tuple[str, str, bool]:
+        """What its shards have in common."""
+        return self.split, self.name, self.compressed
+
+    def paths(self, first: int = 0) -> Iterator[str]:
+        """Below the destination, from a number on."""
+        for number in range(first, self.shards):
+            yield os.path.join(self.split, shard_file(self.name, number, compressed=self.compressed))
+
+
+def _named(kept: Mapping[str, Any] | None) -> list[_Named]:
+    """What shards.json says."""
+    return [_Named(*entry) for entry in kept["shards"]] if kept else []
+
+
+def _published(destination: str) -> list[_Named]:
+    """What is published at a destination."""
     record = read_record(destination)
-    if not isinstance(record, Group):
-        return [("", record.name, len(record.shards))]
+    splits = list(record.splits) if isinstance(record, Group) else [""]
     found = []
-    for split in record.splits:
-        below = read_record(os.path.join(destination, split))
+    for split in splits:
+        below = read_record(os.path.join(destination, split)) if split else record
         if not isinstance(below, Group):
-            found.append((split, below.name, len(below.shards)))
+            found.append(_Named(split, below.name, len(below.shards), below.compression is not None))
     return found
 
 

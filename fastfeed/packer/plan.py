@@ -8,22 +8,25 @@ import random
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from fastfeed.archive import tar
-from fastfeed.archive.shard import CLASS_FIELD, shard_file
+from fastfeed.archive.shard import CLASS_FIELD, SUFFIX, shard_file
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
+from fastfeed.packer.shape import legal_name, shard_reason, shard_stops
 from fastfeed.sample import SkipList, printable
 from fastfeed.source.layout import Draft, read_layout
-from fastfeed.source.names import KeyMaker, safe_key
-from fastfeed.source.scan import UNREADABLE, LeftOut, Listing
+from fastfeed.source.lister import UNREADABLE
+from fastfeed.source.names import KeyMaker
+from fastfeed.source.scan import LeftOut, Listing
 from fastfeed.units import format_count, format_size
 
 CLASS_MEMBER = -1
 """In place of a file number: a member that holds the class number."""
-_NOTABLE_OVERHEAD = 0.1
-_NOTABLE_BYTES = 10 << 20
+NOTABLE_OVERHEAD = 0.1
+NOTABLE_BYTES = 10 << 20
+"""What tar adds is told where it is more than both, the first as a share of the source."""
 _SHOWN = 5
 
 
@@ -119,18 +122,22 @@ def make_plan(listing: Listing, config: PackConfig, *, name: str, exclude: SkipL
         top = item.source.partition("/")[0]
         left_out[top if top in left_out else drafts[0].split].append(item)
     datasets, limited = [], 0
-    for draft, own, chosen in zip(drafts, keys, kept, strict=True):
-        if config.shuffle is not None:
-            random.Random(f"fastfeed {config.shuffle} {draft.split}").shuffle(chosen)
-        for at in chosen[config.limit or len(chosen) :]:
-            limited += len(draft.files_of(at))
-        del chosen[config.limit or len(chosen) :]
+    for draft, own, stay in zip(drafts, keys, kept, strict=True):
+        order = stay if config.shuffle is None else _shuffled(stay, f"fastfeed {config.shuffle} {draft.split}")
+        chosen, beyond = order[: config.limit], order[len(order) if config.limit is None else config.limit :]
+        limited += sum(len(draft.files_of(at)) for at in beyond)
         if not chosen:
             msg = f"no sample is left to pack{f' in {draft.split}' if draft.split else ''}"
             raise SourceUnreadable(msg, hint="Look at what is left out, and at the skip list.")
         datasets.append(_settle(_Chosen(draft, own, chosen), listing, config, f"{config.name or name}"))
     notes = _notes(listing, datasets, exclude)
     return PackPlan(tuple(datasets), left_out, limited, notes)
+
+
+def _shuffled(numbers: Sequence[int], seed: str) -> list[int]:
+    found = list(numbers)
+    random.Random(seed).shuffle(found)
+    return found
 
 
 def _refuse_idle(exclude: SkipList, listing: Listing) -> None:
@@ -153,7 +160,7 @@ def _unreadable(items: Sequence[LeftOut]) -> SourceUnreadable:
 
 def sample_keys(drafts: Sequence[Draft], paths: Sequence[str]) -> list[list[str]]:
     """Keys for every sample of the call, before any is left out, so that a key never depends on what is."""
-    maker = KeyMaker([stem for draft in drafts for stem in draft.stems])
+    maker = KeyMaker(list(chain.from_iterable(draft.stems for draft in drafts)))
     found = []
     for draft in drafts:
         room = 1 + max(map(len, {CLASS_FIELD, *draft.fields}))
@@ -169,10 +176,10 @@ class _Bad:
     exclude: SkipList
     failed: Mapping[str, str]
 
-    def keep(self, draft: Draft, keys: Sequence[str], left_out: list[LeftOut]) -> list[int]:
+    def keep(self, draft: Draft, keys: Sequence[str], left_out: list[LeftOut]) -> Sequence[int]:
         """Numbers of the samples that stay; the files of the others go on the list."""
         if not (self.failed or self.exclude.entries or self.listing.unreadable):
-            return list(range(len(draft)))
+            return range(len(draft))
         kept = []
         for number, key in enumerate(keys):
             gone = self._reasons(list(draft.files_of(number)), key)
@@ -218,14 +225,16 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
         msg = "the source has files NAME.cls of its own, and the class number would take that name"
         raise SourceAmbiguous(msg, hint="Use --no-cls (the class stays in the index), or --layout files.")
     fields = sorted(names | {CLASS_FIELD} if with_class else names)
-    labels = array("q", [draft.labels[at] for at in chosen.order]) if draft.classes is not None else None
-    files, member_fields, sizes, starts = _members(chosen, listing, fields, with_class=with_class)
+    labels = None if draft.classes is None else _in_order(draft.labels, chosen.order)
+    digits = [len(str(number)) for number in range(len(draft.classes or ()))]
+    class_sizes = array("Q", [digits[label] for label in labels or ()] if with_class else ())
+    files, member_fields, sizes, starts = _members(chosen, listing, fields, class_sizes)
     _refuse_huge(files, sizes, listing)
-    class_bytes = sum(len(str(draft.labels[at])) for at in chosen.order) if with_class else 0
-    source_bytes = sum(sizes) - class_bytes
+    source_bytes = sum(sizes) - sum(class_sizes)
     shard_name = draft.split if draft.split and config.name is None else f"{name}-{draft.split}" if draft.split else name
-    stops = _shard_stops(len(chosen.order), source_bytes, config)
-    offsets, shards = _lay_out(stops, legal_name(shard_name), (starts, files, sizes))
+    stops = shard_stops(len(chosen.order), source_bytes, config)
+    compressed = config.compress is not None
+    offsets, shards = _lay_out(stops, legal_name(shard_name), (starts, sizes, class_sizes), compressed=compressed)
     why = [*draft.why, *_order_reason(chosen, config)]
     why.append(shard_reason(len(shards), len(chosen.order), source_bytes, config))
     first_ones = chosen.order[-1] == len(chosen.order) - 1  # behind a sample that is left out, positions are not ImageFolder's
@@ -253,47 +262,50 @@ def _order_reason(chosen: _Chosen, config: PackConfig) -> list[str]:
 
 
 def _members(
-    chosen: _Chosen, listing: Listing, fields: Sequence[str], *, with_class: bool
+    chosen: _Chosen, listing: Listing, fields: Sequence[str], class_sizes: "array[int]"
 ) -> tuple["array[int]", "array[int]", "array[int]", "array[int]"]:
     """File, field number and size of each member in storage order, and where each sample starts."""
     draft, number = chosen.draft, {field: at for at, field in enumerate(fields)}
     numbers, class_field = [number[field] for field in draft.fields], number.get(CLASS_FIELD, 0)
-    if len(draft.files) == len(draft):
-        return _single_members(chosen, listing, numbers, class_field if with_class else None)
+    before = {class_field < field for field in number.values() if field != class_field} if class_sizes else {False}
+    if len(draft.files) == len(draft) and len(before) == 1:
+        return _single_members(chosen, listing, array("H", numbers), (class_sizes, class_field, 0 if before == {True} else 1))
     files, member_fields, sizes, starts = array("q"), array("H"), array("Q"), array("Q", [0])
-    for at in chosen.order:
+    for place, at in enumerate(chosen.order):
         members = [(numbers[member], draft.files[member]) for member in range(draft.starts[at], draft.starts[at + 1])]
-        if with_class:
+        if class_sizes:
             members = sorted([*members, (class_field, CLASS_MEMBER)])
         for field, file in members:
             files.append(file)
             member_fields.append(field)
-            sizes.append(listing.sizes[file] if file >= 0 else len(str(draft.labels[at])))
+            sizes.append(listing.sizes[file] if file >= 0 else class_sizes[place])
         starts.append(len(files))
     return files, member_fields, sizes, starts
 
 
 def _single_members(
-    chosen: _Chosen, listing: Listing, numbers: Sequence[int], class_field: int | None
+    chosen: _Chosen, listing: Listing, numbers: "array[int]", classes: tuple["array[int]", int, int]
 ) -> tuple["array[int]", "array[int]", "array[int]", "array[int]"]:
-    """The same where each sample has one file, as most have: whole columns at once."""
-    draft, order = chosen.draft, chosen.order
-    files, fields = [draft.files[at] for at in order], [numbers[at] for at in order]
-    sizes = [listing.sizes[file] for file in files]
-    if class_field is None:
-        return array("q", files), array("H", fields), array("Q", sizes), array("Q", range(len(order) + 1))
-    class_sizes = [len(str(draft.labels[at])) for at in order]
-    first = [class_field < field for field in fields]  # whether the class comes before the file
-    pairs = zip(first, files, fields, sizes, class_sizes, strict=True)
-    rows = [
-        (CLASS_MEMBER, file, class_field, field, own, size) if before else (file, CLASS_MEMBER, field, class_field, size, own)
-        for before, file, field, size, own in pairs
-    ]
-    columns = [array(kind, [0]) * (2 * len(rows)) for kind in "qHQ"]
-    for column, (one, two) in zip(columns, ((0, 1), (2, 3), (4, 5)), strict=True):
-        column[0::2] = array(column.typecode, [row[one] for row in rows])
-        column[1::2] = array(column.typecode, [row[two] for row in rows])
-    return columns[0], columns[1], columns[2], array("Q", range(0, 2 * len(rows) + 1, 2))
+    """The same where each sample has one file, as most have: whole columns at once. classes: size, field, place of members."""
+    files, fields = _in_order(chosen.draft.files, chosen.order), _in_order(numbers, chosen.order)
+    sizes = array("Q", [listing.sizes[file] for file in files])
+    class_sizes, class_field, place = classes
+    if not class_sizes:
+        return files, fields, sizes, array("Q", range(len(files) + 1))
+    columns = []
+    own_files, own_fields = array("q", [CLASS_MEMBER]) * len(files), array("H", [class_field]) * len(files)
+    for column, own in ((files, own_files), (fields, own_fields), (sizes, class_sizes)):
+        both = column + own
+        both[place::2], both[1 - place :: 2] = own, column
+        columns.append(both)
+    return columns[0], columns[1], columns[2], array("Q", range(0, 2 * len(files) + 1, 2))
+
+
+def _in_order(column: "array[int]", order: Sequence[int]) -> "array[int]":
+    """A value for each sample in storage order: a slice where none is left out and none has moved."""
+    return (
+        column[order.start : order.stop] if isinstance(order, range) else array(column.typecode, [column[at] for at in order])
+    )
 
 
 def _refuse_huge(files: Sequence[int], sizes: Sequence[int], listing: Listing) -> None:
@@ -306,59 +318,23 @@ def _refuse_huge(files: Sequence[int], sizes: Sequence[int], listing: Listing) -
     )
 
 
-def legal_name(name: str) -> str:
-    """A shard name that breaks no reader: letters, digits, - and _, at most 60."""
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in name)
-    return plain if plain == name and 0 < len(name) <= 60 else safe_key(plain.replace("/", "_")[:40] or "data", name, 60, 6)  # noqa: PLR2004 - config's limit
-
-
-def shard_count(samples: int, source_bytes: int, config: PackConfig) -> int:
-    """How many shards: as asked for, else so many that each has about the target's source bytes; none is empty."""
-    if config.shards is not None:
-        return min(config.shards, samples)
-    if config.samples_per_shard is not None:
-        return -(-samples // config.samples_per_shard)
-    return max(1, min(samples, -(-source_bytes // config.shard_bytes)))
-
-
-def shard_reason(shards: int, samples: int, source_bytes: int, config: PackConfig) -> str:
-    """Why there are so many shards."""
-    each = f"{samples // shards:,} to {-(-samples // shards):,}" if samples % shards else f"{samples // shards:,}"
-    text = f"{format_count(shards, 'shard')} of {each} {'sample' if each == '1' else 'samples'}: "
-    if config.shards is not None:
-        return text + "asked for" + (" (no shard is empty)" if shards < config.shards else "")
-    if config.samples_per_shard is not None:
-        return text + f"at most {config.samples_per_shard:,} samples a shard were asked for"
-    return text + f"{format_size(source_bytes)} at a target of {format_size(config.shard_bytes)}"
-
-
-def _shard_stops(samples: int, source_bytes: int, config: PackConfig) -> list[int]:
-    """Where each shard's samples end; counts differ by one at most."""
-    shards = shard_count(samples, source_bytes, config)
-    base, more = divmod(samples, shards)
-    return [base * number + min(number, more) for number in range(1, shards + 1)]
-
-
 def _lay_out(
-    stops: Sequence[int], name: str, members: tuple["array[int]", "array[int]", "array[int]"]
+    stops: Sequence[int], name: str, members: tuple["array[int]", "array[int]", "array[int]"], *, compressed: bool
 ) -> tuple["array[int]", list[ShardPlan]]:
-    """Payload offset of each member, and the shards. members: starts of samples, files, sizes."""
-    starts, files, sizes = members
-    classes = CLASS_MEMBER in files
+    """Payload offset of each member, and the shards. members: starts of samples, sizes, sizes of class members."""
+    starts, sizes, class_sizes = members
     offsets, shards, first = array("Q"), [], 0
     for number, stop in enumerate(stops):
         begin, end = starts[first], starts[stop]
-        spans = [tar.BLOCK_BYTES + size + -size % tar.BLOCK_BYTES for size in sizes[begin:end]]
+        spans = [(size + 2 * tar.BLOCK_BYTES - 1) & -tar.BLOCK_BYTES for size in sizes[begin:end]]  # tar.span_bytes, inline
         ends = list(accumulate(spans, initial=tar.BLOCK_BYTES))
-        offsets.extend(ends[:-1])
+        offsets.extend(array("Q", ends[:-1]))
         at = ends[-1] - tar.BLOCK_BYTES
-        own = (
-            [size for file, size in zip(files[begin:end], sizes[begin:end], strict=True) if file >= 0]
-            if classes
-            else sizes[begin:end]
-        )
+        classes = class_sizes[first:stop]
+        source_files, source_bytes = end - begin - len(classes), sum(sizes[begin:end]) - sum(classes)
         size_bytes = at + tar.trailer_bytes(at)
-        shards.append(ShardPlan(shard_file(name, number), first, stop, begin, end, size_bytes, len(own), sum(own)))
+        file = shard_file(name, number, compressed=compressed)
+        shards.append(ShardPlan(file, first, stop, begin, end, size_bytes, source_files, source_bytes))
         first = stop
     return offsets, shards
 
@@ -372,13 +348,12 @@ def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList)
             notes.append(
                 f"{dataset.name}: there is only one class ({printable(dataset.classes[0])}): is the source one folder too high?"
             )
-        if share > _NOTABLE_OVERHEAD and overhead > _NOTABLE_BYTES:
+        if share > NOTABLE_OVERHEAD and overhead > NOTABLE_BYTES and dataset.shards[0].file.endswith(SUFFIX):
             much = f"{format_size(overhead)}, {share:.0%} of the source"
             text = f"{dataset.name}: its files are small: tar headers and padding add {much}"
             classes = dataset.files.count(CLASS_MEMBER) * 2 * tar.BLOCK_BYTES
-            notes.append(
-                text + (f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else "")
-            )
+            text += f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else ""
+            notes.append(text + "; --compress zstd takes most of that away, but fewer programs read it")
     if listing.repeated:
         first = listing.repeated[0]
         text = f"{format_count(len(listing.repeated), 'file')} met again under another name (a link), packed under each"

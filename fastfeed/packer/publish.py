@@ -6,11 +6,23 @@ import os
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import sub
 from typing import BinaryIO
 
 from fastfeed.archive import columns, manifest
 from fastfeed.archive.index import MEMBER, SAMPLE, IndexData, UserColumn
-from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group, Manifest, OwnedFile, ShardEntry
+from fastfeed.archive.manifest import (
+    FOLDER,
+    GROUP,
+    INDEX,
+    LEFT_OUT,
+    MANIFEST,
+    Compression,
+    Group,
+    Manifest,
+    OwnedFile,
+    ShardEntry,
+)
 from fastfeed.disk import publish
 from fastfeed.errors import DestinationError
 from fastfeed.packer.plan import DatasetPlan
@@ -28,6 +40,8 @@ class SourceFacts:
     """By file number."""
     digest: str
     options: Mapping[str, object]
+    compression: Compression | None = None
+    """Of the shards; None for plain tars."""
 
 
 class _Digesting:
@@ -74,11 +88,12 @@ def publish_dataset(
             raise DestinationError(msg, path=target, hint="Nothing else may write there. Run the same command again.")
         for name, raw in found.columns.items():
             parts[name] += raw
-        shards.append(ShardEntry(shard.file, shard.stop - shard.first, found.done.size_bytes, found.done.sha256))
+        done, tar_bytes = found.done, found.done.tar_bytes if source.compression else None
+        shards.append(ShardEntry(shard.file, shard.stop - shard.first, done.size_bytes, done.sha256, tar_bytes))
     data = IndexData(
         keys=plan.keys,
         labels=plan.labels,
-        members_per_sample=(stop - start for start, stop in zip(plan.starts, plan.starts[1:], strict=False)),
+        members_per_sample=map(sub, plan.starts[1:], plan.starts),
         sources=["" if file < 0 else source.paths[file] for file in plan.files],
         fields=plan.member_fields,
         offsets=plan.offsets,
@@ -89,7 +104,7 @@ def publish_dataset(
     about = DatasetFacts(
         name=plan.name, split=plan.split, samples=len(plan.keys), members=len(plan.files), source_files=plan.source_files,
         source_bytes=plan.source_bytes, source_digest=source.digest, layout=plan.layout, order=plan.order,
-        fields=plan.fields, classes=plan.classes, options=source.options,
+        fields=plan.fields, classes=plan.classes, options=source.options, compression=source.compression,
     )  # fmt: skip
     return publish_parts(folder, about, data=data, shards=shards, left_out=left_out)
 
@@ -110,6 +125,7 @@ class DatasetFacts:
     fields: tuple[str, ...]
     classes: tuple[str, ...] | None
     options: Mapping[str, object]
+    compression: Compression | None
 
 
 def publish_parts(
@@ -132,6 +148,11 @@ def publish_parts(
         **{name: getattr(about, name) for name in about.__slots__}, left_out_count=len(left_out), index=index,
         left_out=_publish_raw(home, LEFT_OUT, lines.encode()), shards=tuple(shards),
     )  # fmt: skip
+    return publish_manifest(home, record)
+
+
+def publish_manifest(home: str, record: Manifest) -> Manifest:
+    """Write a manifest into a .fastfeed folder; gives it as a reader finds it, with its digest."""
     raw = manifest.encode(record)
     _publish_raw(home, MANIFEST, raw)
     decoded = manifest.decode(raw, os.path.join(home, MANIFEST))

@@ -1,7 +1,8 @@
-"""What a pack call tells: the plan before it, the outcome after it."""
+"""What a pack call tells, the plan before it and the outcome after it; and what unpack tells."""
 
 from dataclasses import dataclass
 
+from fastfeed.packer.sidecars import SidecarsResult
 from fastfeed.source.scan import LeftOut
 
 
@@ -15,7 +16,7 @@ class DatasetResult:
     samples: int
     shards: int
     size_bytes: int
-    """Of its shards."""
+    """Of its shards; in a plan of the tars, whether they are compressed or not."""
     source_files: int
     source_bytes: int
     fields: tuple[str, ...]
@@ -24,6 +25,8 @@ class DatasetResult:
     digest: str | None
     """The dataset's digest; None for a plan."""
     why: tuple[str, ...]
+    tar_bytes: int | None = None
+    """Of the tars in compressed shards; None for plain tars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,4 +50,22 @@ class PackResult:
     dry_run: bool
     needs_bytes: int
     free_bytes: int
+    sidecars: SidecarsResult | None = None
+    """Files for other readers; None where none were asked for."""
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackResult:
+    """What unpack wrote."""
+
+    destination: str
+    datasets: int
+    files: int
+    """0 where shards were asked for."""
+    size_bytes: int
+    kept: int
+    """Files, or shards, that an interrupted unpack had already written."""
+    seconds: float
+    shards: int | None = None
+    """Plain tars; None where files were written."""

@@ -13,28 +13,16 @@ from fastfeed.archive.index import MEMBER
 from fastfeed.archive.shard import digest, is_safe_source
 from fastfeed.disk import disk_error, prove_utf8
 from fastfeed.errors import DestinationOccupied, IndexDamaged, UsageError
+from fastfeed.packer.decompress import unpack_shards
+from fastfeed.packer.result import UnpackResult
 from fastfeed.sample import escape, printable
-from fastfeed.store.local import LocalStore
-from fastfeed.store.members import MemberReader
+from fastfeed.store.members import MemberReader, store_of
 from fastfeed.trace import QUIET, Progress
 
 WORKPLACE = ".fastfeed-unpack"
 _NOTE = "digests.json"
 _CHUNK_BYTES = 16 << 20
 _REPORT_SECONDS = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class UnpackResult:
-    """What unpack wrote."""
-
-    destination: str
-    datasets: int
-    files: int
-    size_bytes: int
-    kept: int
-    """Files that an interrupted unpack had already written."""
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +37,21 @@ class _File:
     """Below the destination, proven safe."""
 
 
-def unpack(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, progress: Progress = QUIET) -> UnpackResult:
+def unpack(
+    path: str | os.PathLike[str], destination: str | os.PathLike[str], *, shards: bool = False, progress: Progress = QUIET
+) -> UnpackResult:
     """Write the files of a packed dataset, or of all splits of one pack call.
 
     Args:
         path: The packed folder.
         destination: A folder that is new, empty, or holds an interrupted unpack of the same dataset.
+        shards: Write the plain tars of compressed shards instead, as a packed dataset: what packing without compression
+            would have made.
         progress: Hears how far it is.
 
     Raises:
         NotADataset: Nothing packed is there.
+        UsageError: shards, but they are plain tars already.
         DestinationOccupied: The destination holds something else.
         DestinationError: It cannot be written, or the disk is full.
         IndexDamaged: An original path is unsafe (absolute, "..") or there twice.
@@ -67,8 +60,11 @@ def unpack(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
     began = time.monotonic()
     prove_utf8()
     target = os.path.abspath(os.fsdecode(destination))
-    archives = [Archive(folder) for folder in datasets_in(os.fsdecode(path))]
+    folders = datasets_in(os.fsdecode(path))
     _refuse_overlap(os.path.realpath(os.fsdecode(path)), os.path.realpath(target))
+    if shards:
+        return _shards(os.fsdecode(path), target, progress, began)
+    archives = [Archive(folder) for folder in folders]
     files, size_bytes = _prove_paths(archives)
     try:
         resumed = _begin(target, [archive.manifest.digest for archive in archives])
@@ -87,6 +83,15 @@ def unpack(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
     return UnpackResult(target, len(archives), files, size_bytes, writer.kept, time.monotonic() - began)
 
 
+def _shards(path: str, target: str, progress: Progress, began: float) -> UnpackResult:
+    try:
+        done = unpack_shards(path, target, progress)
+    except OSError as error:
+        raise disk_error(f"{error.filename or target}: {error.strerror}", error.errno, target) from error
+    seconds = time.monotonic() - began
+    return UnpackResult(target, done.datasets, 0, done.size_bytes, done.kept, seconds, shards=done.shards)
+
+
 def _refuse_overlap(source: str, target: str) -> None:
     if os.path.commonpath([source, target]) == source:
         msg = "the destination lies in the packed dataset"
@@ -95,7 +100,7 @@ def _refuse_overlap(source: str, target: str) -> None:
 
 def _files(archive: Archive) -> Iterator[_File]:
     """Every member that came from a file, in storage order."""
-    reader = MemberReader(archive, LocalStore(archive.path))
+    reader = MemberReader(archive, store_of(archive))
     sources = archive.index.strings(MEMBER, "source") if archive.index.has(MEMBER, "source") else None
     for position in range(len(archive)):
         for place in archive.places(position):

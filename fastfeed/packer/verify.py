@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 
 import xxhash
@@ -18,18 +19,20 @@ import xxhash
 from fastfeed.archive import tar
 from fastfeed.archive.dataset import Archive, Place, read_record
 from fastfeed.archive.index import MEMBER, SAMPLE
-from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group, OwnedFile, ShardEntry
+from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, LEFT_OUT, MANIFEST, Group, Manifest, OwnedFile, ShardEntry
 from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import CLASS_FIELD, check_header
+from fastfeed.archive.sidecars import RECORD
 from fastfeed.errors import FastfeedError, IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged, UsageError
 from fastfeed.machine import processors
 from fastfeed.packer.rules import damaged_columns, index_rules
+from fastfeed.packer.sidecars import sidecar_findings, vouched
+from fastfeed.packer.tape import CHUNK_BYTES, Tape, open_tape
 from fastfeed.trace import QUIET, Progress
 
-_CHUNK_BYTES = 4 << 20
 _MAX_FINDINGS = 100
 _RESTORE = "Restore it from a copy, or pack again."
-_OWN = {MANIFEST, INDEX, LEFT_OUT}
+_OWN = {MANIFEST, INDEX, LEFT_OUT, RECORD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Finding:
     """One broken promise."""
 
     kind: str
-    """Name of the error class: ShardDamaged, IndexDamaged, ManifestDamaged, NotADataset."""
+    """Name of the error class: ShardDamaged, IndexDamaged, ManifestDamaged, NotADataset, SidecarDamaged."""
     text: str
     """One readable paragraph."""
     path: str | None = None
@@ -101,6 +104,7 @@ def verify(path: str | os.PathLike[str], *, workers: int | None = None, progress
     checks = [_Dataset(folder, result) for folder in _datasets(result)]
     for check in checks:
         tasks += check.prepare()
+    tasks.append(lambda: result.findings.extend(map(Finding.of, sidecar_findings(result.path))))
     progress.start("verify", sum(check.samples for check in checks), sum(check.size_bytes for check in checks))
     stop = threading.Event()
     for check in checks:
@@ -151,7 +155,7 @@ def _splits(path: str, record: Group, result: VerifyResult) -> list[str]:
         if os.path.isdir(os.path.join(path, name, FOLDER)) and name not in record.splits:
             msg = f"folder {name} is packed, but does not belong to this group"
             result.findings.append(Finding.of(ManifestDamaged(msg, path=os.path.join(path, name), hint="Move it away.")))
-    _foreign_in_home(path, {GROUP}, result)
+    _foreign_in_home(path, {GROUP, RECORD}, result)
     return folders
 
 
@@ -193,11 +197,11 @@ class _Dataset:
         if self.archive is not None and not whole:
             for wrong in damaged_columns(self.archive):
                 self.found(wrong)
-        self._strangers({entry.file for entry in record.shards})
+        self._strangers({entry.file for entry in record.shards} | vouched(self.folder))
         _foreign_in_home(self.folder, _OWN, self.result)
-        self.samples, self.size_bytes = record.samples, sum(entry.size_bytes for entry in record.shards)
+        self.samples, self.size_bytes = record.samples, sum(entry.stream_bytes for entry in record.shards)
         self.result.samples += record.samples
-        tasks: list[Callable[[], None]] = [lambda entry=entry: self._shard(entry, walk=bool(whole)) for entry in record.shards]  # type: ignore[misc]
+        tasks: list[Callable[[], None]] = [partial(self._shard, record, entry, walk=bool(whole)) for entry in record.shards]
         if self.archive is not None and whole and listed:
             tasks.append(self._rules)
         return tasks
@@ -225,7 +229,7 @@ class _Dataset:
                 msg = "a shard is here that does not belong to the dataset; other readers would take it"
                 self.found(ShardDamaged(msg, path=os.path.join(self.folder, name), shard=name, hint="Move it away."))
 
-    def _shard(self, entry: ShardEntry, *, walk: bool) -> None:
+    def _shard(self, record: Manifest, entry: ShardEntry, *, walk: bool) -> None:
         path = os.path.join(self.folder, entry.file)
         try:
             with open(path, "rb", buffering=0, opener=open_regular) as file:
@@ -234,8 +238,10 @@ class _Dataset:
                     msg = "a shard has the wrong size"
                     expected, got = f"{entry.size_bytes} bytes", f"{size} bytes"
                     self.found(ShardDamaged(msg, path=path, shard=entry.file, expected=expected, got=got, hint=_RESTORE))
-                tape = _Tape(file.fileno(), self.stop)
-                errors = self._walked(entry, tape) if walk and self.archive is not None else []
+                framed = record.framed(entry)
+                tape = open_tape(file.fileno(), self.stop, framed and framed._replace(size_bytes=size))
+                errors: list[FastfeedError] = [tape.problem] if tape.problem is not None else []
+                errors += self._walked(entry, tape) if walk and self.archive is not None else []
                 sha256 = tape.finish()
         except OSError as error:
             msg = f"a shard cannot be read: {error.strerror}"
@@ -250,7 +256,7 @@ class _Dataset:
             self.result.shards += 1
             self.result.size_bytes += size
 
-    def _walked(self, entry: ShardEntry, tape: "_Tape") -> list[FastfeedError]:
+    def _walked(self, entry: ShardEntry, tape: Tape) -> list[FastfeedError]:
         """The first findings of a walk, and what ended it: an index that leads out of its shard lets nobody walk on."""
         errors: list[FastfeedError] = []
         try:
@@ -259,9 +265,10 @@ class _Dataset:
                     errors.append(error)
         except FastfeedError as error:
             errors.append(error)
-        return errors
+        assert self.archive is not None
+        return [*(lost.told(self.archive) for lost in tape.lost[:_MAX_FINDINGS]), *errors]
 
-    def _walk(self, entry: ShardEntry, tape: "_Tape") -> Iterator[FastfeedError]:
+    def _walk(self, entry: ShardEntry, tape: Tape) -> Iterator[FastfeedError]:
         """Each member's header, payload and padding, then the trailer."""
         archive = self.archive
         assert archive is not None
@@ -275,7 +282,8 @@ class _Dataset:
                     return
                 yield from _member(archive, position, place, tape)
                 is_class = place.field == CLASS_FIELD and labels is not None and made is not None and not made[place.row]
-                if is_class and labels is not None and tape.payload != str(labels[position]).encode():
+                wrong_class = is_class and labels is not None and tape.payload != str(labels[position]).encode()
+                if wrong_class and labels is not None and tape.payload is not None:
                     msg = "a class member holds another number than the index"
                     wrong = ShardDamaged(msg, expected=int(labels[position]), got=tape.payload[:20])
                     yield archive.at(wrong, position, place)
@@ -285,9 +293,9 @@ class _Dataset:
             self.progress.advance(1, tape.passed())
         start = tape.at
         right = tar.trailer_bytes(start)  # no more is taken: a hostile manifest may claim gigabytes
-        if entry.size_bytes - start != right or tape.take(right).strip(b"\0"):
+        if entry.stream_bytes - start != right or tape.take(right).strip(b"\0"):
             msg = "the end of a shard is not zeros up to a whole record"
-            yield ShardDamaged(msg, shard=entry.file, start=start, stop=entry.size_bytes, hint=_RESTORE)
+            yield ShardDamaged(msg, shard=entry.file, start=start, stop=entry.stream_bytes, hint=_RESTORE)
 
     def _rules(self) -> None:
         """What index and left-out list promise by themselves."""
@@ -296,55 +304,7 @@ class _Dataset:
             self.found(error)
 
 
-class _Tape:
-    """A shard read from its start to its end, hashing what passes."""
-
-    def __init__(self, descriptor: int, stop: threading.Event) -> None:
-        self._descriptor, self._stop = descriptor, stop
-        self._sha256 = hashlib.sha256()
-        self._buffer, self._start, self._read, self._told = b"", 0, 0, 0
-        self.payload = b""
-        """Of the last member, where it is small."""
-
-    @property
-    def at(self) -> int:
-        """Next byte to be taken."""
-        return self._read - len(self._buffer) + self._start
-
-    def take(self, size: int) -> bytes:
-        """The next bytes; fewer at the end of the file."""
-        while len(self._buffer) - self._start < size:
-            if not self._fill():
-                break
-        taken = self._buffer[self._start : self._start + max(0, size)]
-        self._start += len(taken)
-        return taken
-
-    def skip(self, size: int) -> None:
-        """Pass over bytes, in pieces."""
-        while size > 0 and (piece := self.take(min(size, _CHUNK_BYTES))):
-            size -= len(piece)
-
-    def _fill(self) -> bool:
-        data = os.pread(self._descriptor, _CHUNK_BYTES, self._read)
-        self._sha256.update(data)
-        self._read += len(data)
-        self._buffer, self._start = self._buffer[self._start :] + data, 0
-        return bool(data)
-
-    def passed(self) -> int:
-        """Bytes taken since the last call."""
-        passed, self._told = self.at - self._told, self.at
-        return passed
-
-    def finish(self) -> str:
-        """Read what is left; the sha256 of all."""
-        while not self._stop.is_set() and self._fill():
-            self._buffer = b""
-        return self._sha256.hexdigest()
-
-
-def _member(archive: Archive, position: int, place: Place, tape: _Tape) -> Iterator[FastfeedError]:
+def _member(archive: Archive, position: int, place: Place, tape: Tape) -> Iterator[FastfeedError]:
     """Header, payload and padding of one member."""
     size = place.stop - place.start
     if place.start != tape.at + tar.BLOCK_BYTES:
@@ -353,33 +313,39 @@ def _member(archive: Archive, position: int, place: Place, tape: _Tape) -> Itera
         yield archive.at(moved, position, place)
         tape.skip(place.start - tape.at - tar.BLOCK_BYTES)
     begin = tape.at
+    header, problem, padding = tape.take(tar.BLOCK_BYTES), _payload(place, tape), tape.take(tar.padding_bytes(size))
+    lost = tape.lost_in(begin, tape.at) if tape.lost else []
+    if lost:  # what was taken is not what is there: one finding a frame tells of all that is lost with it
+        for frame in lost:
+            frame.members.append((position, place))
+        tape.payload = None
+        return
     try:
-        check_header(tape.take(tar.BLOCK_BYTES), archive.member_name(position, place.field), size)
+        check_header(header, archive.member_name(position, place.field), size)
     except ShardDamaged as error:
         located = archive.at(error, position, place)
         located.start, located.stop = begin, begin + tar.BLOCK_BYTES
         yield located
-    problem = _payload(place, tape)
     if problem is not None:
         yield archive.at(problem, position, place)
-    if tape.take(tar.padding_bytes(size)).strip(b"\0"):
+    if padding.strip(b"\0"):
         located = archive.at(ShardDamaged("the padding behind a member is not zeros", hint=_RESTORE), position, place)
         located.start, located.stop = place.stop, place.stop + tar.padding_bytes(size)
         yield located
 
 
-def _payload(place: Place, tape: _Tape) -> ShardDamaged | None:
+def _payload(place: Place, tape: Tape) -> ShardDamaged | None:
     """A payload against its checksum; it is kept on the tape where it is small."""
     digest, size = xxhash.xxh3_64(), place.stop - place.start
-    left, tape.payload = size, b""
+    left, tape.payload = size, b"" if size == 0 else None
     while left:
-        piece = tape.take(min(left, _CHUNK_BYTES))
+        piece = tape.take(min(left, CHUNK_BYTES))
         if not piece:
             msg = "a shard ends in the midst of a member: it was cut"
             return ShardDamaged(msg, expected=size, got=size - left, hint=_RESTORE)
         digest.update(piece)
         left -= len(piece)
-        tape.payload = piece if len(piece) == size else b""
+        tape.payload = piece if len(piece) == size else None
     if digest.intdigest() != place.xxh3:
         msg = "the bytes of a member differ from their checksum"
         return ShardDamaged(msg, expected=f"xxh3 {place.xxh3:016x}", got=digest.hexdigest(), hint=_RESTORE)

@@ -1,22 +1,20 @@
-"""A process that writes shards: one order in, progress and a result out. ``python -m fastfeed.packer.worker``.
+"""The writing of one shard, in a worker process.
 
 A shard's record is there before the shard has its real name (packer/shardfile.py). Whatever kills the process, the shard is
-there whole or not at all. When the parent dies, so does this process.
+there whole or not at all.
 """
 
 import hashlib
 import json
 import os
-import queue
-import signal
 import stat
-import sys
-import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Self
+from itertools import repeat
+from operator import ne
+from typing import Self
 
 import xxhash
 
@@ -26,6 +24,7 @@ from fastfeed.disk import publish
 from fastfeed.media import FIRST_BYTES, NOT_AN_IMAGE, probe
 from fastfeed.packer.record import Record, write_record
 from fastfeed.packer.shardfile import FLUSH_BYTES, Finished, ShardFile
+from fastfeed.source import wire
 
 CHUNK_BYTES = 4 << 20
 """Members larger than this are streamed in pieces of this size, so memory stays flat."""
@@ -39,8 +38,8 @@ _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # never waits at a FIFO that
 class Order:
     """What one shard is made of: everything that decides its bytes, its columns in the form in which they pass the pipe."""
 
-    shard: int
-    """Number of the order within the job."""
+    number: int
+    """Of the order within the job."""
     root: str
     target: str
     """Where the shard goes."""
@@ -51,6 +50,8 @@ class Order:
     columns: tuple[bytes, bytes, bytes, bytes]
     """A member a row: names, source paths below root (empty for a class member), both cut by NULs; sizes; mtimes of the
     source files in ns (of a class member its number), both 64 bits in this machine's order."""
+    framing: tuple[int, int] | None = None
+    """Level and frame_bytes of a compressed shard."""
 
     @classmethod
     def columns_of(
@@ -62,7 +63,7 @@ class Order:
     @property
     def digest(self) -> str:
         """Of what decides the shard's bytes and what it is read from: a finished shard counts only for an equal order."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(json.dumps(self.framing).encode())
         for column in self.columns:
             digest.update(b"%d:" % len(column))
             digest.update(column)
@@ -78,21 +79,45 @@ class Order:
         names, _, sizes, stamps = self.columns
         return zip(names.split(b"\0"), self.paths, array("Q", sizes), array("q", stamps), strict=True)
 
+    def begins(self) -> "Iterator[bool]":
+        """Whether a sample begins with a member, where that matters. A key has no dot: it is what stands before the first."""
+        if self.framing is None:
+            return repeat(False, len(self.columns[2]) // 8)  # noqa: FBT003 - nobody asks
+        keys = [name.partition(b".")[0] for name in self.columns[0].split(b"\0")]
+        return map(ne, keys, [b"", *keys[:-1]])
+
+    @property
+    def doing(self) -> str:
+        """What a worker did when it died."""
+        files = [path for path in self.paths if path]
+        return f"packed {len(files)} inputs from {files[0]!r} to {files[-1]!r}" if files else "packed no inputs"
+
+    @property
+    def shard(self) -> str:
+        """File name of the shard."""
+        return os.path.basename(self.target)
+
     def encode(self) -> bytes:
-        """A line of JSON, then the columns."""
-        head = (self.shard, self.root, self.target, self.part, self.record, [len(column) for column in self.columns])
-        return b"".join((json.dumps(head).encode(), b"\n", *self.columns))
+        """The order as it passes the pipe."""
+        head = {
+            "number": self.number,
+            "root": self.root,
+            "target": self.target,
+            "part": self.part,
+            "record": self.record,
+            "framing": self.framing,
+        }
+        return wire.encode({"order": "write", **head}, self.columns)
 
     @classmethod
-    def read(cls, file: BinaryIO) -> "Order | None":
-        """From a pipe; None where it was closed."""
-        line = file.readline()
-        if not line:
-            return None
-        shard, root, target, part, record, sizes = json.loads(line)
-        names, paths, member_sizes, stamps = (file.read(size) for size in sizes)
-        whole = sum(sizes) == len(names) + len(paths) + len(member_sizes) + len(stamps)
-        return cls(shard, root, target, part, record, (names, paths, member_sizes, stamps)) if whole else None
+    def decode(cls, message: wire.Message) -> Self:
+        """Back from the pipe."""
+        head = message.head
+        names, paths, sizes, stamps = message.columns
+        return cls(
+            head["number"], head["root"], head["target"], head["part"], head["record"], (names, paths, sizes, stamps),
+            head["framing"] and tuple(head["framing"]),
+        )  # fmt: skip
 
 
 class InputFailed(Exception):
@@ -129,7 +154,7 @@ class ShardWriter:
             DiskFailed: The disk refused; nothing is left of the shard.
         """
         try:
-            with ShardFile(self.order.part, self.order.target) as out:
+            with ShardFile(self.order.part, self.order.target, self.order.framing) as out:
                 self._members(out)
                 done = out.finish(self._save_record)
         except OSError as error:
@@ -145,7 +170,10 @@ class ShardWriter:
         """Header, payload and padding of each member. One loop without calls to spare: it runs once a file."""
         order, sums, probes, pieces = self.order, self.record.xxh3, self.record.probes, list[bytes]()
         waiting = 0
-        for name, path, size, stamp in order.members():
+        for (name, path, size, stamp), first in zip(order.members(), order.begins(), strict=True):
+            if first:
+                _hand_over(pieces, out)
+                out.begin_sample()
             pieces.append(tar.header(name, size))
             if not path:
                 payload = b"%d" % stamp
@@ -156,8 +184,7 @@ class ShardWriter:
                 self._files += 1
                 self._bytes += size
             else:
-                out.write(*pieces)
-                pieces.clear()
+                _hand_over(pieces, out)
                 self._stream(out, path, size, stamp)
                 continue
             sums.append(digest(payload))
@@ -165,11 +192,10 @@ class ShardWriter:
             pieces.append(_PADDINGS[size % tar.BLOCK_BYTES])
             waiting += size + tar.BLOCK_BYTES
             if waiting >= FLUSH_BYTES:
-                out.write(*pieces)
-                pieces.clear()
+                _hand_over(pieces, out)
                 waiting = 0
                 self._tell()
-        out.write(*pieces)
+        _hand_over(pieces, out)
 
     def _stream(self, out: ShardFile, path: str, size: int, stamp: int) -> None:
         """A large member in pieces."""
@@ -197,6 +223,11 @@ class ShardWriter:
             self.report(self._files, self._bytes)
             self._files = self._bytes = 0
             self._due = now + _REPORT_SECONDS
+
+
+def _hand_over(pieces: list[bytes], out: ShardFile) -> None:
+    out.write(*pieces)
+    pieces.clear()
 
 
 class Source:
@@ -289,39 +320,14 @@ def _check_rest(order: Order) -> list[InputFailed]:
     return failed
 
 
-def _orders() -> Iterator[Order]:
-    """Orders from stdin. A thread reads them, so that a parent's death ends this process in the midst of a shard."""
-    waiting: queue.SimpleQueue[Order] = queue.SimpleQueue()
-
-    def listen() -> None:
-        try:
-            while order := Order.read(sys.stdin.buffer):
-                waiting.put(order)
-        finally:
-            os._exit(1)  # the parent closed the pipe or died: the temporary file is swept by the next run
-
-    threading.Thread(target=listen, daemon=True).start()
-    while True:
-        yield waiting.get()
-
-
-def _say(**event: object) -> None:
-    os.write(1, json.dumps(event).encode() + b"\n")
-
-
-def main() -> None:
-    """Write shards until the parent goes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    for order in _orders():
-        try:
-            ShardWriter(order, lambda files, size: _say(event="progress", files=files, bytes=size)).run()
-            _say(event="done", shard=order.shard)
-        except InputFailed as error:
-            found = {failure.path: failure for failure in (error, *_check_rest(order))}
-            _say(event="inputs", shard=order.shard, failed=[[f.path, f.kind, f.why] for f in found.values()])
-        except DiskFailed as error:
-            _say(event="disk", shard=order.shard, what=str(error.args[0]), errno=error.args[1])
-
-
-if __name__ == "__main__":
-    main()
+def carry_out(order: Order, say: Callable[[dict[str, object]], None]) -> None:
+    """Write a shard and tell of it: progress now and then, and at last done, inputs (that failed) or disk (that refused)."""
+    try:
+        ShardWriter(order, lambda files, size: say({"event": "progress", "files": files, "bytes": size})).run()
+        say({"event": "done", "shard": order.number})
+    except InputFailed as error:
+        found = {failure.path: failure for failure in (error, *_check_rest(order))}
+        failed = [[failure.path, failure.kind, failure.why] for failure in found.values()]
+        say({"event": "inputs", "shard": order.number, "failed": failed})
+    except DiskFailed as error:
+        say({"event": "disk", "shard": order.number, "what": str(error.args[0]), "errno": error.args[1]})

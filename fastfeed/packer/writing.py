@@ -14,9 +14,10 @@ from fastfeed.disk import FULL_HINT, disk_error, remove
 from fastfeed.errors import DestinationFull, SourceChanged, SourceUnreadable
 from fastfeed.machine import free_bytes, processors
 from fastfeed.packer import publish
+from fastfeed.packer.compression import compression_of
 from fastfeed.packer.crew import Crew
 from fastfeed.packer.journal import Journal
-from fastfeed.packer.plan import DatasetPlan, PackPlan
+from fastfeed.packer.plan import DatasetPlan, PackPlan, ShardPlan
 from fastfeed.packer.record import read_record
 from fastfeed.packer.worker import Order
 from fastfeed.sample import SkipList, printable
@@ -38,6 +39,7 @@ class Job:
     exclude: SkipList
     identity: Mapping[str, object]
     workers: int | None
+    crew: Crew
     progress: Progress
 
 
@@ -46,7 +48,7 @@ class Writing:
 
     def __init__(self, job: Job, journal: Journal, plan: PackPlan, listing: Listing) -> None:
         self.job, self.journal, self.plan = job, journal, plan
-        self.source = publish.SourceFacts(listing.paths, listing.digest(), job.identity["options"])  # type: ignore[arg-type]
+        self.source = publish.SourceFacts(listing.paths, listing.digest(), job.identity["options"], compression_of(job.config))  # type: ignore[arg-type]
         self.listing = listing
         self.failed: dict[str, str] = {}
         self.kept = self.written = 0
@@ -85,8 +87,8 @@ class Writing:
         shards = [dataset.shards[number] for dataset, number in todo]
         self.job.progress.start("pack", sum(s.source_files for s in shards), sum(s.source_bytes for s in shards))
         workers, _ = worker_count(self.job.workers, len(todo))
-        with Crew(workers) as crew:
-            crew.run((self._order(dataset, number, at) for at, (dataset, number) in enumerate(todo)), self._hear)
+        orders = (self._order(dataset, number, at) for at, (dataset, number) in enumerate(todo))
+        self.job.crew.run(orders, self._hear, workers)
         self.job.progress.finish()
 
     def _record(self, dataset: DatasetPlan, number: int) -> str:
@@ -106,22 +108,18 @@ class Writing:
 
     def _order(self, dataset: DatasetPlan, number: int, at: int) -> Order:
         shard = dataset.shards[number]
-        suffixes = [f".{field}" for field in dataset.fields]
-        starts = dataset.starts[shard.first : shard.stop + 1]
-        keys = chain.from_iterable(map(repeat, dataset.keys[shard.first : shard.stop], map(sub, starts[1:], starts)))
-        fields = dataset.member_fields[shard.first_member : shard.stop_member]
-        names = [key + suffixes[field] for key, field in zip(keys, fields, strict=True)]
         files = dataset.files[shard.first_member : shard.stop_member]
         paths, mtimes_ns, labels = self.source.paths, self.listing.mtimes_ns, self._class_numbers(dataset, number)
         columns = Order.columns_of(
-            names,
+            _member_names(dataset, shard),
             [paths[file] if file >= 0 else "" for file in files],
             dataset.sizes[shard.first_member : shard.stop_member],
             array("q", [mtimes_ns[file] if file >= 0 else next(labels) for file in files]),
         )
         return Order(
-            shard=at, root=self.job.source + "/", target=os.path.join(self.job.destination, dataset.split, shard.file),
+            number=at, root=self.job.source + "/", target=os.path.join(self.job.destination, dataset.split, shard.file),
             part=self.journal.path(f"{shard.file}.{os.getpid()}.part"), record=self._record(dataset, number), columns=columns,
+            framing=self.job.config.framing,
         )  # fmt: skip
 
     @staticmethod
@@ -164,6 +162,20 @@ class Writing:
         if list(manifests) != [""]:
             publish.publish_group(self.job.destination, manifests)
         return manifests
+
+
+def _member_names(dataset: DatasetPlan, shard: ShardPlan) -> Sequence[str]:
+    """Names of a shard's members; those of one sample may be joined by a NUL."""
+    suffixes = [f".{field}" for field in dataset.fields]
+    keys = dataset.keys[shard.first : shard.stop]
+    fields = dataset.member_fields[shard.first_member : shard.stop_member]
+    each = fields[: len(fields) // len(keys)]
+    if fields == each * len(keys):  # they rise within a sample: so all samples have these, as they do in most datasets
+        pieces = ["", *(suffixes[field] + "\0" for field in each[:-1]), suffixes[each[-1]]]
+        return [key.join(pieces) for key in keys]
+    starts = dataset.starts[shard.first : shard.stop + 1]
+    repeated = chain.from_iterable(map(repeat, keys, map(sub, starts[1:], starts)))
+    return [key + suffixes[field] for key, field in zip(repeated, fields, strict=True)]
 
 
 def _index_bytes(plan: PackPlan, paths: Sequence[str]) -> int:

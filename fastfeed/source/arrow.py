@@ -15,6 +15,8 @@ from fastfeed.errors import SourceError, SourceUnreadable
 from fastfeed.optional import load
 from fastfeed.source.cells import CHUNK_ROWS, Cells
 
+_BYTES = ("is_binary", "is_large_binary", "is_fixed_size_binary", "is_binary_view")  # the last is younger than the others
+
 
 class ParquetFile:
     """A parquet file, its schema read.
@@ -42,6 +44,12 @@ class ParquetFile:
         self._schema = self._file.schema_arrow
         self.names: tuple[str, ...] = tuple(self._schema.names)
         self.rows: int = self._file.metadata.num_rows
+        self.unreadable = {
+            name: f"it holds {kind}, which is no text"
+            for name, kind in zip(self.names, self._schema.types, strict=True)
+            if self._has_bytes(kind)
+        }
+        """Columns with bytes anywhere in them: name -> why they are no text."""
         twice = [name for name in self.names if self.names.count(name) > 1]
         if twice:
             msg = f"{self.base} has two columns of the name {twice[0]!r}"
@@ -78,6 +86,13 @@ class ParquetFile:
             return self._integers(name, f"int64: {why}")
         return None
 
+    def _has_bytes(self, kind: Any) -> bool:  # noqa: ANN401 - an Arrow type
+        types = self._arrow.types
+        if any(getattr(types, test)(kind) for test in _BYTES if hasattr(types, test)):
+            return True
+        below = [kind.value_type] if types.is_dictionary(kind) else [kind.field(at).type for at in range(kind.num_fields)]
+        return any(map(self._has_bytes, below))
+
     def is_text(self, name: str) -> str:
         """Why a column is text whatever its cells look like; empty where it may be something else."""
         kind, types = self._schema.field(name).type, self._arrow.types
@@ -113,16 +128,10 @@ class ParquetFile:
             return value.isoformat()
         if isinstance(value, decimal.Decimal | dt.timedelta | uuid.UUID | str):
             return str(value)
-        try:
-            if isinstance(value, list | dict):
-                return json.dumps(value, ensure_ascii=False)
-        except TypeError as error:
-            raise self._no_text(name) from error
-        raise self._no_text(name)
-
-    def _no_text(self, name: str) -> SourceError:
-        msg = f"column {name!r} of {self.base} holds {self._schema.field(name).type}, which is no text"
-        return SourceError(msg, path=self.path, hint="Take another column.")
+        if name in self.unreadable or not isinstance(value, list | dict):
+            msg = f"column {name!r} of {self.base}: it holds {self._schema.field(name).type}, which is no text"
+            raise SourceError(msg, path=self.path, hint="Take another column.")
+        return json.dumps(value, ensure_ascii=False, default=str)
 
     def _damaged(self, error: Exception) -> SourceError:
         msg = f"{self.base} is no parquet file, or damaged ({error})"

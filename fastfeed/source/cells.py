@@ -101,9 +101,9 @@ class _Seen:
 def infer(name: str, cells: Cells, place: Callable[[int], str]) -> UserColumn:
     """The column with the one type that all its cells have.
 
-    int64: whole numbers as Python writes them, without leading zeros or plus sign. float64: numbers, or whole numbers of
-    which some are missing. bool: true and false (True, TRUE), none missing. Anything else is text, as written; so are
-    numbers that would lose digits. Only the empty cell is missing.
+    int64: whole numbers as Python writes them, without leading zeros or plus sign. bool: true and false (True, TRUE).
+    float64: numbers; also whole numbers or truth values (1 and 0) of which some are missing. Anything else is text, as
+    written; so are numbers that would lose digits. Only the empty cell is missing.
 
     Args:
         name: Of the column.
@@ -116,14 +116,12 @@ def infer(name: str, cells: Cells, place: Callable[[int], str]) -> UserColumn:
     seen = _look(cells)
     if seen.missing == len(cells):
         return UserColumn(name, "text", cells, "text: all cells are empty" if len(cells) else "text: there are no rows")
-    if seen.bools and not seen.missing:
-        return UserColumn(name, "bool", _truths(cells), "bool: all cells are true or false")
+    if seen.bools:
+        return _truths(name, cells, seen)
     if seen.ints and not seen.missing:
         return _ints(name, cells, place)
     if seen.floats:
         return _floats(name, cells, seen, place)
-    if seen.bools:
-        return UserColumn(name, "text", cells, f"text: true and false, but {seen.missing} are missing")
     assert seen.odd is not None
     return UserColumn(name, "text", cells, f"text: {place(seen.odd[0])} is {_short(seen.odd[1])}")
 
@@ -147,8 +145,12 @@ def _look(cells: Cells) -> _Seen:
     return seen
 
 
-def _truths(cells: Cells) -> bytes:
-    return b"".join(bytes(value[0] in "tT" for value in chunk) for chunk in cells.chunks())
+def _truths(name: str, cells: Cells, seen: _Seen) -> UserColumn:
+    if not seen.missing:
+        truths = b"".join(bytes(value[0] in "tT" for value in chunk) for chunk in cells.chunks())
+        return UserColumn(name, "bool", truths, "bool: all cells are true or false")
+    values = array("d", (float(value[0] in "tT") if value else math.nan for value in cells))
+    return UserColumn(name, "float64", values, f"float64: true (1) and false (0), {seen.missing} missing (NaN)")
 
 
 def _ints(name: str, cells: Cells, place: Callable[[int], str]) -> UserColumn:

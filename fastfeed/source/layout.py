@@ -11,13 +11,14 @@ from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable
 from fastfeed.media import is_image_field
 from fastfeed.sample import printable
+from fastfeed.source.lister import FOLDER_WHY
 from fastfeed.source.names import (
     IMAGEFOLDER_EXTENSIONS,
     FileName,
     compound_field,
     group,
 )
-from fastfeed.source.scan import FOLDER_WHY, LeftOut, Listing
+from fastfeed.source.scan import LeftOut, Listing
 from fastfeed.units import format_count
 
 _SPLIT = re.compile(r"(?:train|training|val|valid|validation|dev|test|testing|eval|unlabeled)(?:[-_]?\d+)?")
@@ -201,7 +202,7 @@ def _classes(listing: Listing, prefix: str, config: PackConfig) -> Draft:
     assert draft.classes is not None
     for name, folders in groupby(inside, key=lambda item: item[0].partition("/")[0]):
         for _, number in folders:
-            draft.labels.extend([len(draft.classes)] * grouper.folder(number, draft))
+            draft.labels.extend(array("q", [len(draft.classes)]) * grouper.folder(number, draft))
         draft.classes.append(name)
     own = listing.files_of(listing.folders.index(prefix))
     for number in own:
@@ -247,9 +248,8 @@ class _Grouper:
         for folder in folders:
             files = self.listing.files_of(folder)
             fields.update(self.listing.fields[files.start : files.stop])
-            compounds.update(
-                compound_field(name) for name in self.listing.names[files.start : files.stop] if name.count(".") > 1
-            )
+            if _has_dots(self.listing.bases[files.start : files.stop]):
+                compounds.update(map(compound_field, self.listing.names[files.start : files.stop]))
         images = sum(count for name, count in fields.items() if is_image_field(name))
         total = sum(fields.values())
         self.compounds = frozenset(name for name, count in compounds.items() if name and count >= _FIELD_SHARE * total)
@@ -261,7 +261,7 @@ class _Grouper:
         names, fields = self.listing.names[files.start : files.stop], self.listing.fields[files.start : files.stop]
         prefix = f"{self.listing.folders[number]}/" if self.listing.folders[number] else ""
         bases = self.listing.bases[files.start : files.stop]
-        plain = not self.by_stem or (len(set(bases)) == len(bases) and not any("." in base for base in bases))
+        plain = not self.by_stem or (len(set(bases)) == len(bases) and not _has_dots(bases))
         if plain:  # a file a sample: most folders, so no object is made for a sample
             draft.stems.extend([prefix + base for base in bases])
             draft.starts.extend(range(len(draft.files) + 1, len(draft.files) + len(files) + 1))
@@ -285,6 +285,11 @@ class _Grouper:
             draft.why.append(
                 f"{format_count(self.taken, 'file')} share stem and kind with another: each is a sample of its own"
             )
+
+
+def _has_dots(bases: Sequence[str]) -> bool:
+    """Whether a dot is in any: looked for once in all of them, for this runs over every file."""
+    return "." in "".join(bases)
 
 
 def _schemas(draft: Draft) -> Counter[tuple[str, ...]]:
@@ -349,7 +354,9 @@ def _imagefolder_takes(item: LeftOut, extensions: tuple[str, ...]) -> bool:
 
 def _unify_images(draft: Draft) -> None:
     """One image extension a dataset: where no sample has two plain images, their field is that of most."""
-    counts = Counter(name for name in draft.fields if "." not in name and is_image_field(name))
+    counts = Counter(draft.fields)
+    for name in [name for name in counts if "." in name or not is_image_field(name)]:
+        del counts[name]
     if len(counts) < 2:  # noqa: PLR2004 - nothing to unify
         return
     for sample in range(len(draft)) if len(draft.files) > len(draft) else ():

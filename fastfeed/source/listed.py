@@ -4,6 +4,7 @@ It gives what a scan and a layout give of a folder, a Listing and a Draft, so th
 """
 
 import hashlib
+import math
 import os
 import re
 from array import array
@@ -18,8 +19,9 @@ from fastfeed.errors import SourceUnreadable, UsageError
 from fastfeed.media import IMAGE_EXTENSIONS, is_image_field
 from fastfeed.sample import printable
 from fastfeed.source.layout import Draft
+from fastfeed.source.lister import NOT_SNIFFED, UNREADABLE
 from fastfeed.source.names import canonical, split_name
-from fastfeed.source.scan import NOT_SNIFFED, UNREADABLE, LeftOut, Listing
+from fastfeed.source.scan import LeftOut, Listing
 from fastfeed.source.tables import Table, read_table
 from fastfeed.units import format_count
 
@@ -110,17 +112,17 @@ def _templates(table: Table, config: RowConfig, root: str) -> tuple[list[Templat
         if not cells or any(len(cell) > 4096 or "\0" in cell for cell in cells):  # noqa: PLR2004 - no path is longer
             continue
         there = sum(os.path.isfile(os.path.join(root, cell)) for cell in cells)
-        tried.append((there, name, cells[0]))
+        tried.append((there, any(os.path.splitext(cell)[1] or "/" in cell for cell in cells), name, cells[0]))
         if there * 2 > len(cells):
             found.append(Template(name, ("", name, "")))
     if not found:
-        example = max(tried, default=(0, "", ""))
+        _, _, column, cell = max(tried, default=(0, False, "", ""))
         msg = f"no column of the list names files below {root}"
         hint = (
             "Say where they are: --field image='images/{id}.jpg' (a column in braces), or --root FOLDER for paths that are "
             "relative to another folder."
         )
-        got = f"columns {', '.join(table.names[:8])}; for instance {printable(example[2][:80])!r} of {example[1]!r} is no file"
+        got = f"columns {', '.join(table.names[:8])}; for instance {printable(cell[:80])!r} of {column!r} is no file"
         raise SourceUnreadable(msg, path=table.path, got=got, hint=hint)
     names = " and ".join(repr(template.name) for template in found)
     return found, [f"files are named by column {names}: what it says is there"]
@@ -217,23 +219,28 @@ class _Reader:
         draft = self.draft
         if column.kind == "text":
             self._named_label(name, values)
-        elif column.kind in {"int64", "bool"}:
-            numbers = [int(value) for value in values]
-            wrong = next((at for at, number in enumerate(numbers) if not 0 <= number < _MAX_NUMBERED_CLASSES), None)
-            if wrong is not None:
-                where = self.table.where(self.rows[wrong])
-                msg = f"{where} of the list has the class {numbers[wrong]}, and classes are numbered from 0"
-                hint = "Keep it as a column (--column), or list the names of the classes as text."
-                raise UsageError(msg, path=self.table.path, got=numbers[wrong], hint=hint)
-            classes = self.config.classes or tuple(map(str, range(max(numbers) + 1)))
-            if max(numbers) >= len(classes):
-                msg = f"the list has the class {max(numbers)}, and classes names {len(classes)}"
-                raise UsageError(msg, path=self.table.path, expected=f"below {len(classes)}", got=max(numbers))
-            draft.classes, draft.labels = list(classes), array("q", numbers)
-            draft.why.append(f"the class is column {name!r}: its whole numbers as they are")
+            return
+        most = len(self.config.classes) if self.config.classes else _MAX_NUMBERED_CLASSES
+        wrong = next((at for at, value in enumerate(values) if not (0 <= value < most and value == int(value))), None)
+        if wrong is not None:
+            raise self._no_class(wrong, values[wrong], most)
+        draft.labels = array("q", map(int, values))
+        draft.classes = list(self.config.classes or map(str, range(max(draft.labels) + 1)))
+        draft.why.append(f"the class is column {name!r}: its whole numbers as they are")
+
+    def _no_class(self, sample: int, value: float, most: int) -> UsageError:
+        """Why a number is no class."""
+        where = f"{self.table.where(self.rows[sample])} of the list"
+        hint = "Keep it as a column (--column), or list the names of the classes as text."
+        if math.isnan(value):
+            msg, hint = f"{where} has no class", "Give every row a class, or leave --label out."
+        elif math.isinf(value) or value != int(value):
+            msg = f"{where} has the class {value}, which is no whole number"
+        elif value < 0:
+            msg = f"{where} has the class {int(value)}, and classes are numbered from 0"
         else:
-            msg = f"column {name!r} holds fractions or missing values, which number no class"
-            raise UsageError(msg, path=self.table.path, got=column.kind, hint="Keep it as a column (--column).")
+            msg = f"{where} has the class {int(value)}, and there are {most:,} classes at most"
+        return UsageError(msg, path=self.table.path, expected=f"a whole number from 0 to {most - 1}", got=value, hint=hint)
 
     def _named_label(self, name: str, values: Sequence[str]) -> None:
         classes = list(self.config.classes or sorted(set(values)))

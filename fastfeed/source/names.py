@@ -7,6 +7,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import islice
+from operator import lt
 from typing import NamedTuple
 
 from fastfeed.archive.shard import LEGAL_FIELD, LEGAL_KEY, MAX_FIELD_BYTES, all_legal_keys
@@ -37,9 +39,11 @@ def split_name(name: str) -> tuple[str, str]:
 def split_names(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Bases and extensions of many names, as split_name gives them; fast where all have the same, as most folders do."""
     first = split_name(names[0])[1] if names else ""
-    suffix = names[0][-len(first) - 1 :] if first else ""
-    if first and all([name.endswith(suffix) for name in names]) and min(map(len, names)) > len(suffix):  # noqa: C419 - 2 x
-        return [name[: -len(suffix)] for name in names], [first] * len(names)
+    if first:
+        ending = names[0][-len(first) - 1 :] + "/"  # no file name holds a slash
+        bases = ("/".join(names) + "/").split(ending)  # one more than there are names exactly if each name ends so
+        if len(bases) == len(names) + 1 and "" not in bases[:-1]:
+            return bases[:-1], [first] * len(names)
     pairs = [split_name(name) for name in names]
     return [base for base, _ in pairs], [extension for _, extension in pairs]
 
@@ -135,6 +139,13 @@ def _stem_and_field(
     return (prefix, compound) if prefix and compound in compounds and prefixes[prefix] > 1 else (base, file.field)
 
 
+def _all_lower(keys: Sequence[str]) -> Sequence[str]:
+    """Legal keys in lower case: all at once, for in ASCII no letter's lower case depends on its neighbours."""
+    text = "\n".join(keys)
+    lower = text.lower()
+    return keys if lower == text else lower.split("\n")
+
+
 class KeyMaker:
     """Gives every sample a key that is legal and unique, also when case is folded.
 
@@ -146,12 +157,12 @@ class KeyMaker:
     """
 
     def __init__(self, stems: Sequence[str]) -> None:
-        folded = [stem.lower() for stem in stems]
-        different = set(folded)
-        self._repeated = (
-            {stem for stem, count in Counter(folded).items() if count > 1} if len(different) < len(folded) else set()
-        )
-        self._plain = not self._repeated and all_legal_keys(stems)
+        legal = all_legal_keys(stems)
+        folded = _all_lower(stems) if legal else [stem.lower() for stem in stems]
+        rising = all(map(lt, folded, islice(folded, 1, None)))  # then all differ; most sources are sorted
+        different = len(folded) if rising else len(set(folded))
+        self._repeated = {stem for stem, count in Counter(folded).items() if count > 1} if different < len(folded) else set()
+        self._plain = legal and not self._repeated
         self._count = len(folded)
         self._used: set[str] = set()
 

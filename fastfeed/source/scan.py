@@ -1,51 +1,38 @@
-"""What lies in a source folder: every file with size and modification time, in columns, and what is left out and why.
-
-Nothing is opened here but files whose names do not tell what they are; FIFOs, sockets and devices never are.
-"""
+"""What lies in a source folder: every file with size and modification time, in columns, and what is left out and why."""
 
 import hashlib
 import io
 import os
-import stat
+import time
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import NamedTuple
+from itertools import accumulate, islice, starmap
+from typing import NamedTuple, Protocol
 
 from fastfeed.archive import columns
 from fastfeed.archive.columns import BYTES, ColumnData, proven_columns
 from fastfeed.errors import IndexDamaged, SourceUnreadable
-from fastfeed.media import Codec, sniff
+from fastfeed.media import Codec
 from fastfeed.sample import printable
-from fastfeed.source.names import canonical, has_extension, split_names
+from fastfeed.source.lister import ListOrder, Place, Segment, walk
+from fastfeed.source.names import canonical, split_names
+from fastfeed.source.wire import Message, Task
 from fastfeed.trace import QUIET, Progress
+from fastfeed.units import format_count
 
-NOT_SNIFFED = 255
-UNREADABLE = 254
-_SNIFF_BYTES = 512
 CONTENT_FIELDS: dict[int, str] = {
     Codec.JPEG: "jpg", Codec.PNG: "png", Codec.GIF: "gif", Codec.BMP: "bmp", Codec.WEBP: "webp", Codec.TIFF: "tiff",
     Codec.AVIF: "avif", Codec.HEIF: "heic", Codec.JPEG2000: "jp2", Codec.JPEGXL: "jxl", Codec.PNM: "ppm", Codec.ICO: "ico",
 }  # fmt: skip
-_SYSTEM_NAMES = {
-    "Thumbs.db": "Windows thumbnails",
-    "desktop.ini": "Windows folder settings",
-    "__MACOSX": "leftovers of a macOS archive",
-    ".DS_Store": "macOS folder settings",
-    ".ipynb_checkpoints": "copies made by a notebook",
-}
-_KINDS = (
-    (stat.S_ISFIFO, "FIFO"),
-    (stat.S_ISSOCK, "socket"),
-    (stat.S_ISCHR, "character device"),
-    (stat.S_ISBLK, "block device"),
-)
-
-FOLDER_WHY = "a folder, "
-"""How the reason begins where a whole folder is left out."""
-_NO_FACTS = os.stat_result((0,) * 19)
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_ALONE_SECONDS = 0.01
+"""A walk that ends sooner needs no hands: they take longer to come."""
+_SLICE_SECONDS = 0.005
+"""How long a walk here goes on before it looks whether hands have come."""
+_MOST_NAMES = 2000
+"""A folder with more is looked up in parts of this size."""
+_MOST_PLACES = 100
+"""Folders that one of the hands gets at once."""
 
 
 class LeftOut(NamedTuple):
@@ -200,152 +187,179 @@ class _Kept:
         return text.split("\0") if text else []
 
 
-def scan(root: str, progress: Progress = QUIET, *, hidden: bool = False) -> Listing:
-    """List a source folder, links followed by content.
+class Hands(Protocol):
+    """Others who list folders as well: a crew of workers."""
+
+    count: int
+
+    def share(
+        self,
+        following: Callable[[], Task | None],
+        hear: Callable[[Task, Message], None],
+        meanwhile: Callable[[], bool],
+    ) -> None:
+        """Have tasks done until there is none left.
+
+        Args:
+            following: Gives the next one, None where there is none at present.
+            hear: Called with each task that is done, and what came of it.
+            meanwhile: Does a little here, while the others are not there yet; gives whether there was anything to do.
+        """
+
+
+def scan(root: str, progress: Progress = QUIET, *, hidden: bool = False, hands: Hands | None = None) -> Listing:
+    """List a source folder, links followed by content. The listing is the same with and without hands.
 
     Args:
         root: The folder.
         hidden: Take what begins with a dot as well.
         progress: Hears of folders as they are listed.
+        hands: Help where there is much to list.
 
     Raises:
         SourceUnreadable: There is no such folder.
+        WorkerDied: One of the hands was killed.
     """
     if not os.path.isdir(root):
         what = "is not a folder" if os.path.exists(root) else "does not exist"
         msg = f"the source {what}"
         raise SourceUnreadable(msg, path=root, hint="Give a folder of files.")
-    walk = _Walk(root, progress, hidden=hidden)
+    walk = _Walk(root, progress, hidden=hidden, hands=hands)
     progress.start("scan", None, None)
     walk.run()
     progress.finish()
     return walk.listing
 
 
-class _Walk:
-    """One walk over a source: a stack of folders, so that depth is no limit."""
+class _Part:
+    """A part of the walk: folders to list one after the other, and what came of it."""
 
-    def __init__(self, root: str, progress: Progress, *, hidden: bool) -> None:
-        self.root, self.progress, self.hidden, self.listing = root, progress, hidden, Listing()
+    shard = None
+
+    def __init__(self, order: ListOrder, siblings: "_Siblings | None" = None) -> None:
+        self.order, self.siblings = order, siblings
+        self.found: Segment | None = None
+        self.then: list[_Part] = []
+        """What is behind it in the walk and was left to others."""
+
+    @property
+    def doing(self) -> str:
+        """What a worker did when it died."""
+        paths = [place.path or "." for place in self.order.places]
+        return f"listed {format_count(len(paths), 'folder')} from {paths[0]!r} to {paths[-1]!r}"
+
+    def encode(self) -> bytes:
+        """The order as it passes the pipe."""
+        return self.order.encode()
+
+
+class _Siblings:
+    """The parts of one large folder: what is in the folders in it comes behind all of them."""
+
+    def __init__(self, count: int) -> None:
+        self.left, self.count = count, count
+        self.then: list[_Part] = []
+
+    def pass_on(self, part: _Part) -> list[_Part]:
+        """What comes behind this part, in which all that precede it have had their turn."""
+        self.then.extend(part.then)
+        self.left -= 1
+        return [] if self.left else self.then
+
+
+class _Walk:
+    """One walk over a source. Its parts are listed in any order, by anyone, and taken in the order of the walk.
+
+    No part stands for a level of folders, so that depth is no limit.
+    """
+
+    def __init__(self, root: str, progress: Progress, *, hidden: bool, hands: Hands | None) -> None:
+        self.root, self.progress, self.hidden, self.hands, self.listing = root, progress, hidden, hands, Listing()
+        self._ahead: list[_Part] = []
+        """Parts that nobody has yet, the next one last."""
+        self._awaited: list[_Part] = []
+        """All parts that are not taken yet, the next one last."""
         self._inodes = (array("Q"), array("Q"))
         """Device and inode of each listed file; zeros where it cannot be told."""
         self._linked = False
         """Whether there is a link, so that a file may be met twice."""
-        self._broken: set[str] = set()
 
     def run(self) -> None:
         facts = os.stat(self.root)
-        stack: list[tuple[str, tuple[tuple[int, int], ...]]] = [("", ((facts.st_dev, facts.st_ino),))]
-        while stack:
-            folder, chain = stack.pop()
-            below = self._folder(folder)
-            for name in reversed(below):
-                path = f"{folder}/{name}" if folder else name
-                inode = self._inode(path)
-                if inode in chain:
-                    self.listing.left_out.append(LeftOut(path, "loop", "a link to a folder that contains it"))
-                elif inode is not None:
-                    stack.append((path, (*chain, inode)))
+        first = self._part([Place("", (facts.st_dev, facts.st_ino), ())])
+        self._ahead, self._awaited = [first], [first]
+        deadline = time.monotonic() + _ALONE_SECONDS
+        while self._ahead and (self.hands is None or time.monotonic() < deadline):
+            self._list_here()
+        if self._ahead and self.hands is not None:
+            self.hands.share(self._following, self._heard, self._list_here)
         if self._linked:
             self._note_repeats()
 
-    def _inode(self, path: str) -> tuple[int, int] | None:
-        try:
-            facts = os.stat(os.path.join(self.root, path))
-        except OSError as error:
-            self.listing.unreadable.append(LeftOut(path, "unreadable", error.strerror or "unreadable"))
-            return None
-        return facts.st_dev, facts.st_ino
+    def _following(self) -> _Part | None:
+        return self._ahead.pop() if self._ahead else None
 
-    def _folder(self, folder: str) -> list[str]:
-        """List one folder's files; give the names of the folders in it, sorted."""
-        listing, below = self.listing, []
-        prefix = f"{folder}/" if folder else ""
-        names, found = [], []
-        with self._open(folder) as (descriptor, entries):
-            for name in entries:
-                if (name[0] == "." or name in _SYSTEM_NAMES) and (why := _junk(name, hidden=self.hidden)) is not None:
-                    kind, reason = why
-                    folder_too = FOLDER_WHY if _is_folder(name, descriptor) else ""
-                    listing.left_out.append(LeftOut(prefix + name, kind, folder_too + reason))
-                    continue
-                facts = self._facts(prefix, name, descriptor)
-                if stat.S_ISREG(facts.st_mode) or facts is _NO_FACTS:
-                    names.append(name)
-                    found.append(facts)
-                elif stat.S_ISDIR(facts.st_mode):
-                    below.append(name)
-                else:
-                    what = next((kind for test, kind in _KINDS if test(facts.st_mode)), "no regular file")
-                    listing.left_out.append(LeftOut(prefix + name, "special", f"{what}, never opened"))
-        listing.folders.append(folder)
-        self._take(prefix, names, found)
-        return below
+    def _list_here(self) -> bool:
+        part = self._following()
+        if part is not None:
+            self._found(part, walk(part.order, _SLICE_SECONDS))
+        return part is not None
 
-    @contextmanager
-    def _open(self, folder: str) -> Iterator[tuple[int, list[str]]]:
-        """A descriptor of a folder, from which its files are looked up, and the names in it, sorted."""
-        try:
-            descriptor = os.open(os.path.join(self.root, folder) if folder else self.root, _FOLDER)
-        except OSError as error:
-            self.listing.unreadable.append(LeftOut(folder or ".", "unreadable", error.strerror or "unreadable"))
-            yield -1, []
-            return
-        try:
-            yield descriptor, self._entries(folder, descriptor)
-        finally:
-            os.close(descriptor)
+    def _heard(self, part: Task, message: Message) -> None:
+        assert isinstance(part, _Part)
+        self._found(part, Segment.decode(message))
 
-    def _entries(self, folder: str, descriptor: int) -> list[str]:
-        try:
-            return sorted(os.listdir(descriptor))
-        except OSError as error:
-            self.listing.unreadable.append(LeftOut(folder or ".", "unreadable", error.strerror or "unreadable"))
-            return []
+    def _found(self, part: _Part, found: Segment) -> None:
+        """Leave to others what a part did not list, and take what can be taken."""
+        part.found = found
+        part.then = list(self._parts(found.rest))
+        self._ahead.extend(reversed(part.then))
+        self.progress.advance(len(found.names), 0)  # nothing is read: bytes a second would mislead
+        while self._awaited and self._awaited[-1].found is not None:
+            part = self._awaited.pop()
+            self._take(part)
+            self._awaited.extend(reversed(part.siblings.pass_on(part) if part.siblings else part.then))
 
-    def _take(self, prefix: str, names: list[str], found: list[os.stat_result]) -> None:
-        """Add the files of one folder."""
-        listing, sizes = self.listing, [facts.st_size for facts in found]
-        listing.names.extend(names)
-        listing.sizes.extend(sizes)
-        try:
-            listing.mtimes_ns.extend([facts.st_mtime_ns for facts in found])
-        except OverflowError:
-            late = next(name for name, facts in zip(names, found, strict=True) if not -(1 << 63) <= facts.st_mtime_ns < 1 << 63)
+    def _parts(self, places: list[Place]) -> Iterator[_Part]:
+        """Cut what is to be listed: a large folder in parts, others so that all hands get some, but not one by one."""
+        if places and (names := places[0].names):
+            cuts = range(0, len(names), _MOST_NAMES)
+            siblings = _Siblings(len(cuts))
+            for at in cuts:
+                yield self._part([places[0]._replace(names=names[at : at + _MOST_NAMES])], siblings)
+            places = places[1:]
+        most = len(places) // (4 * (self.hands.count if self.hands else 1))
+        step = max(1, min(most, _MOST_PLACES))
+        for at in range(0, len(places), step):
+            yield self._part(places[at : at + step])
+
+    def _part(self, places: list[Place], siblings: _Siblings | None = None) -> _Part:
+        return _Part(ListOrder(self.root, self.hidden, _MOST_NAMES, places), siblings)
+
+    def _take(self, part: _Part) -> None:
+        """Add what was found next in the walk."""
+        found = part.found
+        assert found is not None
+        if found.late is not None:
             msg = "a source file has a modification time that is beyond the year 2262"
-            raise SourceUnreadable(msg, path=prefix + late, hint="Set a sensible one: touch FILE.") from None
-        self._inodes[0].extend([facts.st_dev for facts in found])
-        self._inodes[1].extend([facts.st_ino for facts in found])
-        if self._broken or not all(split_names(names)[1]):
-            listing.codecs.extend([self._codec(prefix, name) for name in names])
-        else:
-            listing.codecs.frombytes(bytes([NOT_SNIFFED]) * len(names))
-        listing.folder_starts.append(len(listing))
-        self.progress.advance(len(names), 0)  # nothing is read: bytes a second would mislead
-
-    def _facts(self, prefix: str, name: str, descriptor: int) -> os.stat_result:
-        """What the system says of a file or folder, links followed; _NO_FACTS for one that cannot be read."""
-        link = False
-        try:
-            facts = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-            if stat.S_ISLNK(facts.st_mode):
-                link = self._linked = True
-                facts = os.stat(name, dir_fd=descriptor)
-        except OSError as error:
-            self._unreadable(prefix + name, "a link that leads nowhere" if link else error.strerror or "unreadable")
-            return _NO_FACTS
-        if facts.st_nlink > 1:
-            self._linked = self._linked or stat.S_ISREG(facts.st_mode)
-        return facts
-
-    def _unreadable(self, path: str, why: str) -> None:
-        self.listing.unreadable.append(LeftOut(path, "unreadable", why))
-        self._broken.add(path)
-
-    def _codec(self, prefix: str, name: str) -> int:
-        if self._broken and prefix + name in self._broken:
-            return UNREADABLE
-        return NOT_SNIFFED if has_extension(name) else self._sniff(prefix + name)
+            raise SourceUnreadable(msg, path=found.late, hint="Set a sensible one: touch FILE.")
+        listing = self.listing
+        if part.siblings is not None and part.siblings.left < part.siblings.count:  # the folder is there already
+            del found.folders[0]
+            listing.folder_starts.pop()
+            found.unreadable = [note for note in found.unreadable if note not in listing.unreadable[-1:]]  # itself has gone
+        listing.folders.extend(found.folders)
+        starts = accumulate(found.counts, initial=len(listing))
+        listing.folder_starts.extend(islice(starts, 1, None))
+        listing.names.extend(found.names)
+        listing.sizes.extend(found.sizes)
+        listing.mtimes_ns.extend(found.mtimes_ns)
+        listing.codecs.extend(found.codecs)
+        listing.left_out.extend(starmap(LeftOut, found.left_out))
+        listing.unreadable.extend(starmap(LeftOut, found.unreadable))
+        self._inodes[0].extend(found.devices)
+        self._inodes[1].extend(found.inodes)
+        self._linked = self._linked or found.linked
 
     def _note_repeats(self) -> None:
         """Files that were met before under another name: by a hard link, a link, or a folder that is a link."""
@@ -355,27 +369,3 @@ class _Walk:
             first = firsts.setdefault(inode, number)
             if first != number and inode != (0, 0):
                 self.listing.repeated.append(LeftOut(paths[number], "repeated", f"the same file as {printable(paths[first])}"))
-
-    def _sniff(self, path: str) -> int:
-        try:
-            with open(os.open(os.path.join(self.root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                return int(sniff(file.read(_SNIFF_BYTES)))
-        except OSError as error:
-            self._unreadable(path, error.strerror or "unreadable")
-            return UNREADABLE
-
-
-def _is_folder(name: str, descriptor: int) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(name, dir_fd=descriptor).st_mode)
-    except OSError:
-        return False
-
-
-def _junk(name: str, *, hidden: bool) -> tuple[str, str] | None:
-    """Kind and reason of a name that begins with a dot or is a system's, None where it is data all the same."""
-    if name in _SYSTEM_NAMES:
-        return "system", _SYSTEM_NAMES[name]
-    if name.startswith("._"):
-        return "hidden", "AppleDouble: macOS's notes on another file"
-    return None if hidden else ("hidden", "hidden: its name begins with a dot")

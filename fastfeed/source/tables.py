@@ -5,7 +5,7 @@ why. Whatever is wrong with a table is named by its line.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fastfeed.archive.usercolumn import UserColumn
 from fastfeed.errors import SourceChanged, UsageError
@@ -83,6 +83,8 @@ class Table:
         """All columns that the file has, in its order."""
         self.notes: tuple[str, ...] = tuple(content.notes) if isinstance(content, Parsed) else ()
         """What a reader of the table should know: sentences."""
+        self.unreadable: Mapping[str, str] = {} if isinstance(content, Parsed) else content.unreadable
+        """Columns that hold no text and no numbers, such as bytes: name -> why."""
         for name in columns or ():
             self._prove(name)
         self._kept = frozenset(self.names if columns is None else columns)

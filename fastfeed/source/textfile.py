@@ -6,13 +6,14 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from fastfeed.archive.regular import open_regular
 from fastfeed.errors import SourceError, SourceUnreadable
 from fastfeed.optional import load
 
 COMPRESSED = (".gz", ".zst")
+_READ_BYTES = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _RESTORE = "The file is cut or damaged: copy it again."
@@ -36,8 +37,7 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
             elif path.endswith(".zst"):
                 zstandard = load("zstandard", "zst", "a file that ends in .zst")
                 damage.append(zstandard.ZstdError)
-                with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as plain:
-                    yield io.BufferedReader(plain, 1 << 18)
+                yield io.BufferedReader(_Frames(file, zstandard.ZstdDecompressor()), 1 << 18)
             else:
                 yield file
     except OSError as error:
@@ -47,6 +47,46 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
         raise SourceUnreadable(msg, path=path) from error
     except tuple(damage) as error:
         raise _cut(path, error) from error
+
+
+class _Frames(io.RawIOBase):
+    """The content of zstd frames. zstandard's own reader takes a frame that is cut for one that ends there."""
+
+    def __init__(self, file: BinaryIO, decompressor: Any) -> None:  # noqa: ANN401 - of an optional package
+        self._file, self._decompressor = file, decompressor
+        self._frame: Any = None
+        self._plain = memoryview(b"")
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - anything with a buffer
+        """Some bytes, 0 at the end.
+
+        Raises:
+            EOFError: The file ends within a frame.
+        """
+        while not self._plain:
+            data = self._file.read(_READ_BYTES)
+            if not data:
+                if self._frame is not None:
+                    msg = "it ends within a frame"
+                    raise EOFError(msg)
+                return 0
+            self._plain = memoryview(b"".join(self._pieces(data)))
+        size = min(len(buffer), len(self._plain))
+        buffer[:size], self._plain = self._plain[:size], self._plain[size:]
+        return size
+
+    def _pieces(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._frame is None:
+                self._frame = self._decompressor.decompressobj()
+            yield self._frame.decompress(data)
+            if not self._frame.eof:
+                return
+            data, self._frame = self._frame.unused_data, None
 
 
 def _cut(path: str, error: Exception) -> SourceError:

@@ -82,18 +82,19 @@ class LocalStore:
 
     Args:
         root: The folder.
+        hint: What to do where a file of it is missing or cut.
     """
 
-    def __init__(self, root: str) -> None:
-        self.root = root
+    def __init__(self, root: str, hint: str = _HINT) -> None:
+        self.root, self.hint = root, hint
         self._number = next(_NUMBERS)
         weakref.finalize(self, OPEN_FILES.forget, self._number).atexit = False
 
     def __getstate__(self) -> dict[str, str]:
-        return {"root": self.root}
+        return {"root": self.root, "hint": self.hint}
 
     def __setstate__(self, state: dict[str, str]) -> None:
-        self.__init__(state["root"])  # type: ignore[misc]
+        self.__init__(state["root"], state["hint"])  # type: ignore[misc]
 
     def _file(self, name: str) -> _File:
         path = os.path.join(self.root, name)
@@ -102,7 +103,7 @@ class LocalStore:
         except OSError as error:
             msg = f"a shard cannot be opened: {error.strerror}"
             full = error.errno in {errno.EMFILE, errno.ENFILE}
-            hint = "This process has too many files open: raise the limit (ulimit -n)." if full else _HINT
+            hint = "This process has too many files open: raise the limit (ulimit -n)." if full else self.hint
             raise ShardDamaged(msg, path=path, shard=name, hint=hint) from error
 
     def size(self, name: str) -> int:
@@ -112,6 +113,14 @@ class LocalStore:
             ShardDamaged: No such file.
         """
         return os.fstat(self._file(name).descriptor).st_size
+
+    def facts(self, name: str) -> os.stat_result:
+        """What the system says of a file as it is open here.
+
+        Raises:
+            ShardDamaged: No such file.
+        """
+        return os.fstat(self._file(name).descriptor)
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         """Bytes [start, stop) of a file.
@@ -152,8 +161,8 @@ class LocalStore:
     def _cut(self, name: str, start: int, stop: int, got: int) -> ShardDamaged:
         msg = "a shard ends too early: it was cut"
         path = os.path.join(self.root, name)
-        return ShardDamaged(msg, path=path, shard=name, start=start, stop=stop, expected=stop - start, got=got, hint=_HINT)
+        return ShardDamaged(msg, path=path, shard=name, start=start, stop=stop, expected=stop - start, got=got, hint=self.hint)
 
     def _unreadable(self, name: str, start: int, stop: int, error: OSError) -> ShardDamaged:
         msg = f"a shard cannot be read: {error.strerror}"
-        return ShardDamaged(msg, path=os.path.join(self.root, name), shard=name, start=start, stop=stop, hint=_HINT)
+        return ShardDamaged(msg, path=os.path.join(self.root, name), shard=name, start=start, stop=stop, hint=self.hint)

@@ -2,14 +2,44 @@
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import Protocol
 
-from fastfeed.archive.dataset import Archive, Place
-from fastfeed.archive.shard import RESTORE, digest
+from fastfeed.archive.catalog import UNREAD, Catalog, Place
+from fastfeed.archive.dataset import Archive
+from fastfeed.archive.shard import digest
 from fastfeed.errors import FastfeedError, ShardDamaged
 from fastfeed.store.base import Range, Store
+from fastfeed.store.local import LocalStore
 
 MERGE_BYTES = 16 << 10
 """Two members of a sample are read at once if no more lies between them: a header and a small member cost less than a read."""
+
+
+class Reader(Protocol):
+    """Members as bytes, every error with its place; store/files.py has the one for plain files."""
+
+    def read(self, position: int, place: Place) -> bytes:
+        """One member's payload, proven as far as the catalog knows it."""
+
+    def read_batch(self, wanted: Sequence[tuple[int, Sequence[Place]]]) -> Sequence[Sequence[bytes | memoryview]]:
+        """The payloads of many samples: a sequence a sample, in the order of wanted."""
+
+    def read_part(self, position: int, place: Place, start: int, stop: int) -> bytes:
+        """Bytes [start, stop) of a member's shard, which lie in the member."""
+
+    def located(self, error: FastfeedError, position: int, place: Place) -> FastfeedError:
+        """The same error, with its place filled in."""
+
+
+def store_of(archive: Archive) -> Store:
+    """The tars of a dataset that lies in a folder, whether its shards are those tars or hold them compressed."""
+    local = LocalStore(archive.path)
+    if archive.manifest.compression is None:
+        return local
+    from fastfeed.store.frames import FrameStore  # noqa: PLC0415 - plain tars need no zstandard
+
+    framed = map(archive.manifest.framed, archive.manifest.shards)
+    return FrameStore(local, {facts.shard: facts for facts in framed if facts is not None})
 
 
 class MemberReader:
@@ -20,7 +50,7 @@ class MemberReader:
         store: Where its shards are.
     """
 
-    def __init__(self, archive: Archive, store: Store) -> None:
+    def __init__(self, archive: Catalog, store: Store) -> None:
         self.archive, self.store = archive, store
 
     def read(self, position: int, place: Place) -> bytes:
@@ -33,12 +63,20 @@ class MemberReader:
         Raises:
             ShardDamaged: The shard is missing or cut, or the bytes differ from their checksum.
         """
-        try:
-            data = self.store.read(place.shard, place.start, place.stop)
-        except FastfeedError as error:
-            raise self.located(error, position, place) from error
+        data = self.read_part(position, place, place.start, place.stop)
         self.check(position, place, data)
         return data
+
+    def read_part(self, position: int, place: Place, start: int, stop: int) -> bytes:
+        """Bytes [start, stop) of a member's shard, which lie in the member; nothing proves them.
+
+        Raises:
+            ShardDamaged: The shard is missing or cut.
+        """
+        try:
+            return self.store.read(place.shard, start, stop)
+        except FastfeedError as error:
+            raise self.located(error, position, place) from error
 
     def read_batch(self, wanted: Sequence[tuple[int, Sequence[Place]]]) -> list[list[memoryview]]:
         """The payloads of many samples, read in storage order, neighbouring members of a sample in one read.
@@ -78,12 +116,13 @@ class MemberReader:
         return found
 
     def check(self, position: int, place: Place, data: bytes | memoryview) -> None:
-        """Prove a payload by its checksum.
+        """Prove a payload by its checksum, where the index has one.
 
         Raises:
             ShardDamaged: It differs.
         """
-        self.check_digest(position, place, digest(data))
+        if place.xxh3 != UNREAD:
+            self.check_digest(position, place, digest(data))
 
     def check_digest(self, position: int, place: Place, got: int) -> None:
         """Prove a payload by the checksum that its bytes gave.
@@ -93,7 +132,7 @@ class MemberReader:
         """
         if got != place.xxh3:
             msg = "the bytes of a member differ from their checksum: the shard is damaged"
-            error = ShardDamaged(msg, expected=f"xxh3 {place.xxh3:016x}", got=f"{got:016x}", hint=RESTORE)
+            error = ShardDamaged(msg, expected=f"xxh3 {place.xxh3:016x}", got=f"{got:016x}", hint=self.archive.remedy)
             raise self.located(error, position, place)
 
     def located(self, error: FastfeedError, position: int, place: Place) -> FastfeedError:

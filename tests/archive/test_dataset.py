@@ -126,7 +126,10 @@ def test_f2_a_folder_that_does_not_exist(tmp_path):
 
 
 def test_f2_a_file_is_no_dataset(dataset):
-    with pytest.raises(NotADataset, match=r"set-000000\.tar is not a folder"):
+    (dataset / "notes").write_text("")
+    with pytest.raises(NotADataset, match=r"notes is not a folder"):
+        read_record(str(dataset / "notes"))
+    with pytest.raises(NotADataset, match=r"set-000000\.tar names tars, not a packed dataset"):
         read_record(str(dataset / "set-000000.tar"))
 
 

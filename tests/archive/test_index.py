@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fastfeed.archive import columns
 from fastfeed.archive.columns import BYTES, ColumnData
-from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, IndexData, Texts, UserColumn, column_names
+from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, IndexData, MappedColumns, Texts, UserColumn, column_names
 from fastfeed.errors import DatasetError, IndexDamaged, VersionUnsupported
 
 REQUIRED = [
@@ -318,3 +318,31 @@ def test_the_names_of_the_format_are_known_ones(tmp_path):
     assert column_names(index) == [
         "codec", "height", "key", "label", "offset", "orientation", "size", "source", "width", "xxh3",
     ]  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ whole columns
+def test_ranges_of_a_column_of_strings(path):
+    starts, raw = opened(path).keys.ranges()
+    assert starts.dtype == np.int64
+    assert (starts.tolist(), bytes(raw)) == ([0, 1, 4, 5], b"ab/cd")
+
+
+@pytest.mark.parametrize("starts", [(0, 9, 9, 9), (2, 1, 4, 5), ((1 << 64) - 1, 0, 0, 0), (0, 1, 4, 6)])
+def test_c11_ranges_that_leave_their_column(path, starts):
+    changed(path, lambda file: file.replace("sample", "key", struct.pack("<4Q", *starts), file.column("sample", "key")[1]))
+    with pytest.raises(IndexDamaged, match=r"the ranges of column key fall or leave their column .*expected 0 to 5"):
+        opened(path).keys.ranges()
+
+
+def test_any_column_file_can_be_mapped_and_proven(tmp_path):
+    listed = [ColumnData(SAMPLE, "x.steps", *USER[0].stored(3), required=False), ColumnData("other", "a", "uint8", (b"\1",))]
+    with (tmp_path / "file").open("wb") as file:
+        columns.write(file, {SAMPLE: 3, "other": 1}, listed)
+    mapped = MappedColumns(str(tmp_path / "file"))
+    assert mapped.user == {"steps": "int64"} and mapped.array("other", "a").tolist() == [1]
+    mapped.prove()
+    raw = bytearray((tmp_path / "file").read_bytes())
+    raw[-64] ^= 1
+    (tmp_path / "file").write_bytes(raw)
+    with pytest.raises(IndexDamaged, match="column a of other is damaged"):
+        MappedColumns(str(tmp_path / "file")).prove()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfeed.archive import manifest
-from fastfeed.archive.manifest import Group, Manifest, OwnedFile, ShardEntry
+from fastfeed.archive.manifest import Compression, Group, Manifest, OwnedFile, ShardEntry
 from fastfeed.errors import DatasetError, ManifestDamaged, VersionUnsupported
 
 SHA = hashlib.sha256(b"").hexdigest()
@@ -51,8 +51,14 @@ def is_folder_name(name: str) -> bool:
 def manifests(draw) -> Manifest:
     count, base = draw(st.integers(1, 5)), draw(st.integers(1, 9))
     more = draw(st.integers(0, count - 1))
-    listed = [ShardEntry(f"train-{at:06d}.tar", base + (at < more), draw(counts), draw(shas)) for at in range(count)]
+    compression = draw(st.none() | st.builds(Compression, st.just("zstd"), names, st.integers(4096, 1 << 26), counts))
+    end = "" if compression is None else ".zst"
+    listed = [
+        ShardEntry(f"train-{at:06d}.tar{end}", base + (at < more), draw(counts), draw(shas), draw(counts) if end else None)
+        for at in range(count)
+    ]
     return example(
+        compression=compression,
         samples=base * count + more,
         shards=tuple(listed),
         members=draw(counts),
@@ -253,3 +259,66 @@ def test_m6_a_class_that_no_folder_can_be_called(name):
 @pytest.mark.parametrize("change", [{"options": 5}, {"options": [1]}, {"layout": "weird"}, {"order": "nonsense"}])
 def test_m3_options_layout_and_order(change):
     refused(change, "options, layout or order is")
+
+
+# ------------------------------------------------------------------------------------------------ compressed shards
+PLAIN = json.loads(manifest.encode(example()))
+FACTS = {"codec": "zstd", "encoder": "zstd 1.5.7", "frame_bytes": 262144, "level": 3}
+ENTRIES = [{**entry, "file": entry["file"] + ".zst", "tar_bytes": 20480} for entry in PLAIN["shards"]]
+
+
+def compressed(**changes: Any) -> Manifest:
+    found = manifest.decode(canonical({**PLAIN, "compression": FACTS, "shards": ENTRIES, **changes}), "x")
+    assert isinstance(found, Manifest)
+    return found
+
+
+def test_z1_z2_what_a_manifest_says_of_compression():
+    record = compressed()
+    assert record.compression == Compression("zstd", "zstd 1.5.7", 262144, 3)
+    assert (record.size_bytes, record.tar_bytes) == (20480, 40960)
+    first = record.shards[0]
+    assert (first.size_bytes, first.tar_bytes, first.stream_bytes) == (10240, 20480, 20480)
+    assert record.framed(first) == ("train-000000.tar.zst", 10240, 20480, 262144)
+    assert manifest.encode(record) == canonical({**PLAIN, "compression": FACTS, "shards": ENTRIES})
+
+
+def test_z1_z2_without_it_there_is_no_word_of_it():
+    plain = example()
+    assert (plain.tar_bytes, plain.framed(plain.shards[0]), plain.shards[0].stream_bytes) == (None, None, 10240)
+    assert b"compression" not in manifest.encode(plain) and b"tar_bytes" not in manifest.encode(plain)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [None, {}, [], "zstd", {**FACTS, "codec": "gzip"}, {**FACTS, "more": 1}, {k: v for k, v in FACTS.items() if k != "level"},
+     {**FACTS, "encoder": None}, {**FACTS, "level": -1}, {**FACTS, "level": "3"}, {**FACTS, "level": True},
+     {**FACTS, "frame_bytes": 4095}, {**FACTS, "frame_bytes": (1 << 26) + 1}, {**FACTS, "frame_bytes": 1 << 80},
+     {**FACTS, "frame_bytes": 262144.0}],
+    ids=str,
+)  # fmt: skip
+def test_z1_what_is_no_compression(facts):
+    refused({"compression": facts, "shards": ENTRIES})
+
+
+@pytest.mark.parametrize("size", [..., None, -1, "5", 1.5, True])
+def test_z2_a_tar_size_that_is_none(size):
+    entry = {name: value for name, value in {**ENTRIES[1], "tar_bytes": size}.items() if value is not ...}
+    refused({"compression": FACTS, "shards": [ENTRIES[0], entry]})
+
+
+def test_z2_a_tar_size_without_compression():
+    refused({"shards": [{**entry, "tar_bytes": 10240} for entry in PLAIN["shards"]]}, "tar_bytes, but there is no compression")
+    refused({"shards": [{**entry, "tar_bytes": None} for entry in PLAIN["shards"]]}, "tar_bytes, but there is no compression")
+
+
+def test_n1_compressed_shards_are_called_so_and_others_not():
+    plain = [{**entry, "tar_bytes": 1} for entry in PLAIN["shards"]]
+    refused({"compression": FACTS, "shards": plain}, r"not called train-000000\.tar\.zst and so on")
+    suffixed = [{**entry, "file": entry["file"] + ".zst"} for entry in PLAIN["shards"]]
+    refused({"shards": suffixed}, r"not called train-000000\.tar and so on")
+
+
+def test_z1_a_group_has_none():
+    with pytest.raises(ManifestDamaged, match="compression"):
+        manifest.decode(canonical({"version": 1, "kind": "group", "splits": {"train": SHA}, "compression": FACTS}), "x")

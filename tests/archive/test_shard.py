@@ -60,13 +60,14 @@ def test_names():
     assert member_name("cat/001", "jpg") == "cat/001.jpg"
 
 
-@pytest.mark.parametrize("name", ["train-000000.tar", "a_b-c-1234567.tar", "0" * 60 + "-000000.tar"])
+@pytest.mark.parametrize("name", ["train-000000.tar", "a_b-c-1234567.tar", "a-000000.tar.zst", "0" * 60 + "-000000.tar"])
 def test_n1_shard_names(name):
     assert SHARD_NAME.fullmatch(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["train-00000.tar", "-000000.tar", "a.b-000000.tar", "a b-000000.tar", "a-000000.tar.zst", "../a-000000.tar",
+    "name", ["train-00000.tar", "-000000.tar", "a.b-000000.tar", "a b-000000.tar", "a-000000.tar.gz",
+             "a-000000.tar.zst.zst", "a-000000.zst", "../a-000000.tar",
              "x" * 61 + "-000000.tar", "é-000000.tar", "a-000000.tar\n"],
 )  # fmt: skip
 def test_n1_names_that_are_none(name):

@@ -21,6 +21,7 @@ from helpers import (
 import fastfeed
 from fastfeed.archive.index import UserColumn
 from fastfeed.errors import IndexDamaged, NotADataset
+from fastfeed.units import format_size
 
 
 def test_photos_by_class(tmp_path: Path):
@@ -150,3 +151,14 @@ def test_left_out_kinds_are_those_of_the_file(tmp_path: Path):
     lines = (tmp_path / "packed" / ".fastfeed" / "left-out.jsonl").read_text().splitlines()
     (found,) = fastfeed.info(tmp_path / "packed").datasets
     assert found.left_out == {json.loads(lines[0])["kind"]: 1}
+
+
+def test_compressed_shards(tmp_path: Path):
+    packed(make_captioned(tmp_path / "src", 30), tmp_path / "packed", compress="zstd", level=7, frame_bytes="16KiB")
+    (found,) = fastfeed.info(tmp_path / "packed").datasets
+    size = (tmp_path / "packed" / "src-000000.tar.zst").stat().st_size
+    packed(tmp_path / "src", tmp_path / "plain")
+    tar_bytes = (tmp_path / "plain" / "src-000000.tar").stat().st_size
+    assert (found.size_bytes, found.tar_bytes) == (size, tar_bytes)
+    how, ratio = "zstd level 7, frames of at most 16.0 KiB", f"{size / tar_bytes:.2f} of {format_size(tar_bytes)} of tar"
+    assert found.compression.startswith(f"{how}, {ratio} (by zstd 1.")

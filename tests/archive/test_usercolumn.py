@@ -6,7 +6,7 @@ from array import array
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfeed.archive.usercolumn import UserColumn, is_user_name
@@ -41,6 +41,7 @@ def test_numbers_are_stored_as_they_are():
     assert (kind, bytes(raw)) == ("uint8", b"\1\0\1")  # type: ignore[call-overload]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text()))
 def test_texts_are_stored_as_ranges_of_their_utf_8(values: list[str]):
     kind, (starts, data) = UserColumn("a", "text", values).stored(len(values))

@@ -26,7 +26,7 @@ def test_help_lists_the_commands_and_the_exit_codes():
     text = done("--help")
     for name in cli.commands:
         assert re.search(rf"^  {name} +\S", text, re.MULTILINE), name
-    assert set(cli.commands) == {"demo", "info", "pack", "unpack", "verify"}
+    assert set(cli.commands) == {"demo", "index", "info", "pack", "unpack", "verify"}
     assert done("-h") == text
 
 
@@ -39,7 +39,7 @@ def test_every_exit_code_is_documented():
     assert _codes_of_the_tree() | {0, 130, 141, 143} == stated
 
 
-@pytest.mark.parametrize("name", ["demo", "info", "pack", "unpack", "verify"])
+@pytest.mark.parametrize("name", ["demo", "index", "info", "pack", "unpack", "verify"])
 def test_each_command_has_help_and_the_common_options(name: str):
     text = done(name, "--help")
     assert text.startswith(f"Usage: fastfeed {name} [OPTIONS]")
@@ -225,7 +225,9 @@ def met_in_its_midst(source: Path, out: Path) -> Iterator["subprocess.Popen[str]
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     ) as process:  # fmt: skip
         try:
-            wait_for(lambda: list((out / ".fastfeed").glob("job/*.part")) and children_of(process.pid), "a worker that writes")
+            wait_for(
+                lambda: list((out / ".fastfeed").glob("job/*.tar.*.part")) and children_of(process.pid), "a worker that writes"
+            )
             yield process
         finally:
             process.kill()

@@ -224,3 +224,23 @@ def test_the_bytes_are_those_of_any_current_folder(tmp_path: Path):
     done("pack", "src", "out", cwd=tmp_path)
     done("pack", tmp_path / "src", tmp_path / "absolute")
     assert files_below(tmp_path / "out") == files_below(tmp_path / "absolute")
+
+
+def test_compression(tmp_path: Path):
+    source = make_captioned(tmp_path / "s", 30)
+    arguments = ("--compress", "zstd", "--level", 5, "--frame-size", "8KiB")
+    text = " ".join(done("pack", source, tmp_path / "out", *arguments).split())
+    for words in (
+        "- compressed with zstd level 5, as many samples a frame as fit into 8.0 KiB: 0.",
+        "tar size",
+        "of the tar in them.",
+        "Note: compressed shards are read by fastfeed, tar --zstd -x and zstd -d, and not by webdataset, Hugging Face datasets",
+        "fastfeed unpack --shards",
+    ):
+        assert words in text
+    packed(source, tmp_path / "function", compress="zstd", level=5, frame_bytes=8192)
+    assert files_below(tmp_path / "out") == files_below(tmp_path / "function")
+    found = record("pack", source, tmp_path / "out", *arguments, kind=PackResult)
+    assert found["already_packed"] and found["datasets"][0]["tar_bytes"] > found["datasets"][0]["size_bytes"]
+    assert "level and frame_bytes are for compressed shards" in refused("pack", source, tmp_path / "x", "--level", 5, code=2)
+    assert "zstd level 5" in done("info", tmp_path / "out")

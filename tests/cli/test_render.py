@@ -14,8 +14,7 @@ from fastfeed.archive.summary import info
 from fastfeed.cli import render
 from fastfeed.errors import ShardDamaged
 from fastfeed.packer.job import pack
-from fastfeed.packer.result import PackResult
-from fastfeed.packer.unpack import UnpackResult
+from fastfeed.packer.result import PackResult, UnpackResult
 from fastfeed.packer.verify import Finding, VerifyResult
 from fastfeed.units import format_size
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from commands import done, record, refused
-from helpers import files_below, flip_bit, pack_photos
+from helpers import files_below, flip_bit, pack_photos, packed
 
 import fastfeed
-from fastfeed.packer.unpack import WORKPLACE, UnpackResult
+from fastfeed.packer.result import UnpackResult
+from fastfeed.packer.unpack import WORKPLACE
 
 
 def test_the_files_again(tmp_path: Path):
@@ -47,3 +48,16 @@ def test_a_destination_that_is_no_folder(tmp_path: Path):
     (tmp_path / "out").unlink()
     (tmp_path / "out").symlink_to("nowhere/else")
     assert "cannot be written" in refused("unpack", dataset, tmp_path / "out", code=4)
+
+
+def test_plain_tars_again(tmp_path: Path):
+    dataset = pack_photos(tmp_path, shards=2, compress="zstd")
+    text = " ".join(done("unpack", dataset, tmp_path / "out", "--shards").split())
+    assert text.startswith("Unpacked 2 plain tars, ") and text.endswith("Every byte was checked.")
+    packed(tmp_path / "photos", tmp_path / "plain", shards=2)
+    assert files_below(tmp_path / "out") == files_below(tmp_path / "plain")
+    found = record("unpack", dataset, tmp_path / "out2", "--shards", kind=UnpackResult)
+    assert (found["files"], found["shards"], found["kept"]) == (0, 2, 0)
+    assert "plain tars already" in refused("unpack", tmp_path / "out", tmp_path / "out3", "--shards", code=2)
+    done("unpack", dataset, tmp_path / "files")
+    assert files_below(tmp_path / "files") == files_below(tmp_path / "photos")

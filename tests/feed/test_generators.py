@@ -31,5 +31,5 @@ def test_a_dataset_without_any_has_none():
 
 def test_a_circle_ends():
     first = Holder()
-    first.again = first
+    first.__dict__["again"] = first
     assert stored_generators(first) == []

@@ -195,6 +195,14 @@ def test_a_length_or_a_dataset():
         FeedSampler(5, num_replicas=2, rank=0)  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("sampler", [OrderSampler(5), FeedSampler(5)], ids=lambda sampler: type(sampler).__name__)
+def test_what_makes_the_order_is_fixed(sampler):
+    """Setting it would not change the order: it is refused rather than ignored."""
+    for name in ("seed", "shuffle", "mode", "size", "lanes"):
+        with pytest.raises(AttributeError, match=f"property '{name}' of .* has no setter"):
+            setattr(sampler, name, 1)
+
+
 def test_a_dataset_that_grows_is_noticed():
     dataset = [1, 2, 3]
     sampler = FeedSampler(dataset)

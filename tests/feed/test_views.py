@@ -13,6 +13,7 @@ from PIL import Image
 import fastfeed
 from fastfeed.errors import ShardDamaged, UsageError
 from fastfeed.feed.dataset import PackedDataset
+from fastfeed.feed.views import Picked, Samples
 from fastfeed.media import Codec
 
 
@@ -123,6 +124,22 @@ def test_columns_that_there_are_not(mixed: PackedDataset, name: str, field: str 
 def test_the_only_field_needs_no_name(tmp_path: Path):
     packed(make_captioned(tmp_path / "src"), tmp_path / "packed")
     assert fastfeed.open(tmp_path / "packed").column("width").tolist() == [16] * 4
+
+
+def test_picked_rows_of_any_sequence():
+    picked = Picked("abcde", slice(4, None, -2))
+    assert (list(picked), picked.rows.tolist(), len(picked)) == (["e", "c", "a"], [4, 2, 0], 3)
+    some = Picked(["a", "b"], np.array([1, -1, 0]), "")
+    assert (list(some), some[-2], some[1:]) == (["b", "", "a"], "", ["", "a"])
+    assert list(Picked(some, np.array([2, 2]))) == ["a", "a"]
+
+
+def test_samples_of_a_view(tmp_path: Path):
+    dataset = fastfeed.open(pack_photos(tmp_path))
+    some = Samples(dataset._archive, np.array([5, 0]))
+    assert (list(some), some[-1], len(some)) == ([("dog/002.jpg", 1), ("cat/000.jpg", 0)], ("cat/000.jpg", 0), 2)
+    with pytest.raises(IndexError):
+        some[2]
 
 
 # ------------------------------------------------------------------------------------------------ a file over a member

@@ -3,6 +3,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from helpers import ROOT, files_below, packed
@@ -10,6 +11,7 @@ from packing import Hook, children_of, is_running, packing_process, read_back, t
 
 import fastfeed
 from fastfeed.errors import WorkerDied
+from fastfeed.packer import crew
 from fastfeed.packer.crew import Crew
 
 
@@ -74,24 +76,24 @@ def test_a_worker_killed_before_its_first_shard(tmp_path):
 class IdleKilled(Crew):
     """A crew whose idle worker is killed while the other still writes."""
 
-    def run(self, orders, hear):
+    def run(self, orders, hear, count):
         def also(event):
             hear(event)
             if event["event"] == "done" and event["shard"] == 1:
-                idle, busy = sorted(self._workers, key=lambda worker: worker.order is not None)
+                idle, busy = sorted(self._workers, key=lambda worker: bool(worker.tasks))
                 os.kill(busy.process.pid, signal.SIGSTOP)
                 os.kill(idle.process.pid, signal.SIGKILL)
                 wait_for(lambda: not is_running(idle.process.pid), "the idle worker to die")
                 os.kill(busy.process.pid, signal.SIGCONT)
                 self.killed = True
 
-        super().run(orders, also)
+        super().run(orders, also, count)
         assert self.killed
 
 
 def test_an_idle_worker_that_is_killed_harms_nothing(tmp_path, monkeypatch):
     """Two workers, one order left: the other waits. Its death is no failure, for nothing was asked of it."""
-    monkeypatch.setattr("fastfeed.packer.writing.Crew", IdleKilled)
+    monkeypatch.setattr("fastfeed.packer.job.Crew", IdleKilled)
     sizes = [60_000_000, 1]
     source = tree(tmp_path / "s", {f"{at}.bin": bytes(size) for at, size in enumerate(sizes)})
     assert packed(source, tmp_path / "out", workers=2, samples_per_shard=1).shards_written == 2
@@ -182,3 +184,115 @@ def test_workers_let_through_what_was_held_at_their_birth(tmp_path):
 
     packed(many(tmp_path / "s"), tmp_path / "out", samples_per_shard=1, progress=Hook(on_advance=look))
     assert blocked == {"0" * 16}
+
+
+# ------------------------------------------------------------------------------------------------ the scan
+def folders(folder, count=30):
+    return tree(folder, {f"{at:02d}/{name}.txt": "x" for at in range(count) for name in "abc"})
+
+
+@pytest.fixture
+def listed_by_workers(monkeypatch):
+    """This process lists nothing itself, but waits until the workers have started."""
+
+    def wait(walk):
+        time.sleep(0.001)
+        return bool(walk._ahead)
+
+    monkeypatch.setattr("fastfeed.source.scan._ALONE_SECONDS", -1)
+    monkeypatch.setattr("fastfeed.source.scan._Walk._list_here", wait)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_worker_that_is_killed_while_it_lists_is_named_and_nothing_is_begun(
+    tmp_path, listed_by_workers, monkeypatch, dry_run
+):
+    class Doomed(crew._Worker):
+        def give(self, task):
+            self.process.kill()
+            super().give(task)
+
+    source = folders(tmp_path / "s")
+    with monkeypatch.context() as patch:
+        patch.setattr(crew, "_Worker", Doomed)
+        match = (
+            r"a worker process was killed by SIGKILL while it listed 1 folder from '\.' to '\.'"
+            r".*memory runs out.*Nothing is lost: run the same command again\.$"
+        )
+        with pytest.raises(WorkerDied, match=match) as caught:
+            packed(source, tmp_path / "out", workers=2, dry_run=dry_run)
+    assert caught.value.shard is None
+    assert not (tmp_path / "out").exists() and not children_of(os.getpid())
+    assert packed(source, tmp_path / "out", workers=2).datasets[0].samples == 90
+
+
+def test_workers_that_die_while_they_start_are_not_needed_for_the_scan_and_replaced_for_the_shards(tmp_path, monkeypatch):
+    born: list[int] = []
+
+    class Weak(crew._Worker):
+        def __init__(self, process):
+            super().__init__(process)
+            born.append(self.process.pid)
+            if len(born) <= 2:
+                self.process.kill()
+
+    monkeypatch.setattr("fastfeed.source.scan._ALONE_SECONDS", -1)
+    monkeypatch.setattr(crew, "_Worker", Weak)
+    assert packed(folders(tmp_path / "s"), tmp_path / "out", workers=2, shards=2).shards_written == 2
+    assert 2 < len(born) <= 4
+    assert fastfeed.verify(tmp_path / "out").ok
+
+
+def test_workers_that_die_between_scan_and_shards_are_replaced(tmp_path, listed_by_workers):
+    before: list[int] = []
+
+    def kill(plan):
+        before.extend(children_of(os.getpid()))
+        kill_all_workers()
+        wait_for(lambda: not any(map(is_running, before)), "the workers to die")
+
+    packed(folders(tmp_path / "s"), tmp_path / "out", workers=2, shards=2, on_plan=kill)
+    assert len(before) == 2 and fastfeed.verify(tmp_path / "out").ok
+
+
+def test_those_who_list_write_as_well_and_who_is_not_needed_then_is_dismissed(tmp_path, listed_by_workers):
+    seen: dict[str, set[int]] = {"scan": set(), "pack": set()}
+    hook = Hook(on_advance=lambda stage: seen[stage].update(children_of(os.getpid())))
+    packed(folders(tmp_path / "s"), tmp_path / "out", workers=3, shards=2, progress=hook)
+    assert len(seen["scan"]) == 3 and len(seen["pack"]) == 2 and seen["pack"] < seen["scan"]
+    assert not children_of(os.getpid())
+
+
+@pytest.mark.parametrize("options", [{"dry_run": True}, {"trust_scan": True}, {}], ids=str)
+def test_no_worker_outlives_a_scan(tmp_path, listed_by_workers, options):
+    source = folders(tmp_path / "s")
+    packed(source, tmp_path / "out", workers=2)
+    assert packed(source, tmp_path / "out", workers=2, **options).workers == 1
+    assert not children_of(os.getpid())
+
+
+def test_trust_scan_walks_nothing_and_starts_nobody_before_the_shards(tmp_path, listed_by_workers):
+    source = many(tmp_path / "s")
+    with pytest.raises(WorkerDied):
+        packed(source, tmp_path / "out", workers=2, samples_per_shard=1, progress=kill_once(5))
+    early: list[int] = []
+    hook = Hook(on_start={"pack": lambda: early.extend(children_of(os.getpid()))})
+    result = packed(source, tmp_path / "out", workers=2, samples_per_shard=1, trust_scan=True, progress=hook)
+    assert result.shards_kept >= 5 and [stage for stage, _, _ in hook.stages] == ["pack"] and not early
+
+
+def test_ctrl_c_in_a_shared_scan_leaves_nothing(tmp_path, listed_by_workers):
+    def interrupt(stage):
+        assert children_of(os.getpid())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        packed(folders(tmp_path / "s"), tmp_path / "out", workers=2, progress=Hook(on_advance=interrupt))
+    assert not (tmp_path / "out").exists() and not children_of(os.getpid())
+
+
+def test_one_worker_starts_nobody_for_the_scan(tmp_path, monkeypatch):
+    monkeypatch.setattr("fastfeed.source.scan._ALONE_SECONDS", -1)
+    at_plan: list[int] = []
+    packed(folders(tmp_path / "s"), tmp_path / "out", workers=1, on_plan=lambda plan: at_plan.extend(children_of(os.getpid())))
+    assert not at_plan

@@ -9,11 +9,14 @@ from helpers import ROOT, files_below, packed
 from packing import contents, left_out_of, manifest_of, read_back
 
 import fastfeed
+from fastfeed.archive.frame import encoder
 from fastfeed.archive.manifest import WRITER
 
 GOLDEN = ROOT / "tests" / "golden" / "v1"
+COMPRESSED = ROOT / "tests" / "golden" / "v1-zst"
 SOURCE = runpy.run_path(str(ROOT / "tests" / "golden" / "make.py"))
 PACKED = {name: raw for name, raw in SOURCE["FILES"].items() if "DS_Store" not in name}
+COMPRESSED_DIGEST = "ba69e332466cff5bda73d1327a4b531ae2510c48db122f58bea31db022ad238d"
 DIGEST = "c56c9ec4b5d9d727837a3a8a4ddd1bb9a6780279cf14922057d54464c5b64606"
 """Of pack.json, which holds the manifests' digests, which hold every file's."""
 
@@ -66,3 +69,35 @@ def test_packing_its_source_again_gives_the_same_bytes(tmp_path):
     SOURCE["make"](str(tmp_path / "golden"))
     packed(tmp_path / "golden", tmp_path / "out", samples_per_shard=3)
     assert files_below(tmp_path / "out") == files_below(GOLDEN)
+
+
+# ------------------------------------------------------------------------------------------------ compressed shards
+def test_the_compressed_one_is_whole():
+    result = fastfeed.verify(COMPRESSED)
+    assert result.ok, result.findings
+    assert (result.datasets, result.shards, result.samples) == (2, 3, 7)
+    assert json.loads((COMPRESSED / ".fastfeed" / "pack.json").read_bytes())["digest"] == COMPRESSED_DIGEST
+
+
+def test_the_compressed_one_holds_the_plain_one(tmp_path):
+    fastfeed.unpack(COMPRESSED, tmp_path / "out", shards=True)
+    assert files_below(tmp_path / "out") == files_below(GOLDEN)
+    fastfeed.unpack(COMPRESSED, tmp_path / "files")
+    assert files_below(tmp_path / "files") == PACKED
+
+
+def test_the_compressed_one_opens_as_a_torch_dataset():
+    for split in ("train", "val"):
+        plain, small = fastfeed.open(GOLDEN / split), fastfeed.open(COMPRESSED / split)
+        readable = [at for at in range(len(plain)) if plain.identity(at).source != b"train/dog/cut.jpg"]
+        for one, other in zip(plain.__getitems__(readable), small.__getitems__(readable), strict=True):
+            assert one == other
+
+
+def test_its_own_version_of_the_library_writes_the_same_bytes(tmp_path):
+    manifest = manifest_of(COMPRESSED / "train")
+    if (manifest["writer"], manifest["compression"]["encoder"]) != (WRITER, encoder()):
+        pytest.skip(f"written by {manifest['compression']['encoder']}, and here is {encoder()}")
+    SOURCE["make"](str(tmp_path / "golden"))
+    packed(tmp_path / "golden", tmp_path / "out", samples_per_shard=3, compress="zstd", frame_bytes=4096)
+    assert files_below(tmp_path / "out") == files_below(COMPRESSED)

@@ -1,4 +1,5 @@
 import os
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,8 @@ from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
 from fastfeed.packer.plan import PackPlan, make_plan
 from fastfeed.sample import SkipEntry, SkipList
-from fastfeed.source.scan import NOT_SNIFFED, LeftOut, Listing, scan
+from fastfeed.source.lister import NOT_SNIFFED
+from fastfeed.source.scan import LeftOut, Listing, scan
 
 
 def listing_of(sizes: dict[str, int]) -> Listing:
@@ -257,6 +259,24 @@ def test_class_members_can_be_left_away(tmp_path):
     assert list(with_class.labels or ()) == list(without.labels or ()) == [0, 0, 0, 1, 1, 1]
 
 
+@pytest.mark.parametrize("shuffle", [None, 5])
+@pytest.mark.parametrize("names", [("a.bin", "b.bin"), ("a.txt", "b.txt"), ("a.bin", "b.txt"), ("a.txt", "a.bin", "b.txt")])
+def test_class_members_stand_where_their_field_does(tmp_path, names, shuffle):
+    listing = scan(str(tree(tmp_path, {f"c{at:02d}/{name}": "x" * (at + 3) for at in range(12) for name in names})))
+    [dataset] = planned(listing, shuffle=shuffle, limit=15, shards=4).datasets
+    assert dataset.labels is not None
+    for sample, (start, stop) in enumerate(pairwise(dataset.starts)):
+        fields = [dataset.fields[field] for field in dataset.member_fields[start:stop]]
+        assert "cls" in fields and fields == sorted(fields)
+        for field, file, size in zip(fields, dataset.files[start:stop], dataset.sizes[start:stop], strict=True):
+            label = dataset.labels[sample]
+            path = f"{dataset.keys[sample]}.{field}"
+            assert (file, size) == (-1, len(str(label))) if field == "cls" else (listing.paths[file], size) == (path, label + 3)
+    for shard in dataset.shards:
+        files = [file for file in dataset.files[shard.first_member : shard.stop_member] if file >= 0]
+        assert (shard.source_files, shard.source_bytes) == (len(files), sum(listing.sizes[file] for file in files))
+
+
 def test_a_cls_file_of_the_sources_own_is_ambiguous(tmp_path):
     listing = scan(str(tree(tmp_path, {"cat/1.jpg": "x", "cat/1.cls": "7"})))
     with pytest.raises(SourceAmbiguous, match=r"files NAME.cls of its own.*--no-cls"):
@@ -298,9 +318,13 @@ def small(count: int, size: int) -> Listing:
     return listing_of({f"{at:06d}.txt": size for at in range(count)})
 
 
+OFFER = "; --compress zstd takes most of that away, but fewer programs read it"
+
+
 def test_the_cost_of_small_files_is_told():
     [note] = planned(small(22_000, 512)).notes
-    assert note == "data: its files are small: tar headers and padding add 10.8 MiB, 100% of the source"
+    assert note == f"data: its files are small: tar headers and padding add 10.8 MiB, 100% of the source{OFFER}"
+    assert planned(small(22_000, 512), compress="zstd").notes == ()
 
 
 @pytest.mark.parametrize(("count", "size"), [(10, 10), (20_000, 512), (22_000, 10_240)])
@@ -320,7 +344,7 @@ def test_the_cost_of_class_members_is_told():
             listing.codecs.append(NOT_SNIFFED)
         listing.folder_starts.append(len(listing.names))
     text = "data: its files are small: tar headers and padding add 23.4 MiB, 300% of the source"
-    assert planned(listing).notes == (f"{text}; 15.6 MiB of it are the .cls members (--no-cls leaves them out)",)
+    assert planned(listing).notes == (f"{text}; 15.6 MiB of it are the .cls members (--no-cls leaves them out){OFFER}",)
     assert planned(listing, write_cls=False).notes == ()
 
 

@@ -1,9 +1,11 @@
 """Where a shard's bytes go: whole or not at all, hashed as they pass."""
 
+import errno
 import hashlib
 import io
 import os
 import tarfile
+from itertools import accumulate
 
 import pytest
 
@@ -49,6 +51,29 @@ def test_how_it_was_cut_into_pieces_changes_nothing(paths):
                 out.write(stream[at : at + step])
             found.append(out.finish(lambda _: None))
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_disk_is_asked_to_begin_before_the_end(paths, monkeypatch, refused):
+    part, target = paths
+    asked: list[tuple[int, int]] = []
+
+    def advise(descriptor, offset, size, advice):
+        assert os.fstat(descriptor).st_size == offset + size  # what is written, and no more
+        asked.append((offset, size))
+        if refused:
+            raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fastfeed.packer.shardfile._WRITEBACK_BYTES", 2 * FLUSH_BYTES)
+    monkeypatch.setattr("fastfeed.packer.shardfile.os.posix_fadvise", advise)
+    with ShardFile(part, target) as out:
+        for number in range(40):
+            out.write(*member(b"%d.bin" % number, bytes([number]) * 100_000))
+        done = out.finish(lambda _: None)
+    with open(target, "rb") as file:
+        assert hashlib.sha256(file.read()).hexdigest() == done.sha256
+    assert [offset for offset, _ in asked] == [0, *accumulate(size for _, size in asked[:-1])]
+    assert len(asked) == 3 and all(size >= 2 * FLUSH_BYTES for _, size in asked)
 
 
 def test_its_facts_are_kept_when_the_bytes_are_there_and_the_name_is_not(paths):

@@ -1,9 +1,7 @@
 import os
-import subprocess
-import sys
 
 import pytest
-from helpers import ROOT, encoded, files_below, packed, photo
+from helpers import encoded, files_below, packed, photo
 from packing import Hook, contents, left_out_of, python_without_privileges, read_back, tree
 
 import fastfeed
@@ -137,8 +135,3 @@ def test_a_shard_that_cannot_be_put_in_its_place_is_named(tmp_path):
         packed(source, tmp_path / "out", progress=hook)
     (tmp_path / "out" / "s-000000.tar").rmdir()
     assert packed(source, tmp_path / "out").shards_written == 1
-
-
-def test_the_worker_module_ends_when_its_input_ends():
-    done = subprocess.run([sys.executable, "-m", "fastfeed.packer.worker"], cwd=ROOT, input=b"", timeout=60, check=False)
-    assert done.returncode == 1

@@ -82,7 +82,8 @@ def test_everything_else_is_text(tmp_path: Path, arrow):
 @pytest.mark.parametrize("values", [[b"\xff"], [[b"\xff"]], [{"bytes": b"\xff"}]])
 def test_bytes_are_no_text(tmp_path: Path, arrow, values):
     file = written(tmp_path, arrow, {"image": values})
-    with pytest.raises(SourceError, match=r"column 'image' of t\.parquet holds .*binary.*, which is no text"):
+    assert list(file.unreadable) == ["image"]
+    with pytest.raises(SourceError, match=r"column 'image' of t\.parquet: it holds .*binary.*, which is no text"):
         file.cells("image")
 
 

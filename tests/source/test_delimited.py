@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfeed.errors import SourceAmbiguous, SourceError
@@ -121,6 +121,7 @@ def test_headers_that_are_odd_but_right(tmp_path: Path, header: str):
 CELL = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(["", '"', ",", "\n", "\r\n", '""'])
 
 
+@settings(deadline=None)
 @given(st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(CELL, min_size=width, max_size=width), max_size=8)))
 def test_what_pythons_csv_module_writes_reads_back(tmp_path_factory, rows: list[list[str]]):
     width = len(rows[0]) if rows else 1

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfeed.errors import SourceError
@@ -84,6 +84,7 @@ def test_rows_as_they_are_written(tmp_path: Path):
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8"))
 
 
+@settings(deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), SCALARS | st.lists(SCALARS, max_size=2)), min_size=1, max_size=6))
 def test_any_rows_read_back(tmp_path_factory, rows):
     parsed = read(tmp_path_factory.mktemp("jsonl"), "\n".join(map(json.dumps, rows)))

@@ -17,6 +17,7 @@ from fastfeed.source.names import (
     group,
     safe_key,
     split_name,
+    split_names,
 )
 
 
@@ -59,6 +60,17 @@ def test_a_split_name_loses_nothing_and_gives_a_legal_field(name):
         assert name.startswith(f"{stem}.") and name[len(stem) + 1 :].lower() == extension
     else:
         assert stem == name
+
+
+some_names = st.text(st.sampled_from("a.Jpg é\n\udcff\u212a"), min_size=1, max_size=6)
+
+
+@settings(deadline=None)
+@given(st.lists(some_names, max_size=6), st.sampled_from(["", ".jpg", ".JPG", ".a b", "jpg"]))
+def test_many_names_are_split_as_each_is(names, ending):
+    names = [name + ending for name in names]
+    pairs = [split_name(name) for name in names]
+    assert split_names(names) == ([base for base, _ in pairs], [extension for _, extension in pairs])
 
 
 def test_canonical_extensions():

@@ -134,6 +134,14 @@ def test_rows_of_json_as_they_are_written(tmp_path: Path):
         read_table(write(tmp_path / "t.csv")).rows_raw()
 
 
+def test_columns_of_bytes_are_told(tmp_path: Path):
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    parquet.write_table(arrow.table({"a": [1], "b": [[b"x"]], "c": ["y"]}), tmp_path / "t.parquet")
+    found = read_table(tmp_path / "t.parquet").unreadable
+    assert list(found) == ["b"] and "binary" in found["b"] and found["b"].endswith("which is no text")
+    assert read_table(write(tmp_path / "t.csv")).unreadable == {}
+
+
 def test_notes_are_told(tmp_path: Path):
     (tmp_path / "t.csv").write_text(",a\n0,x\n")
     assert read_table(tmp_path / "t.csv").notes == ("left out: column 1 of t.csv, which the header does not name",)

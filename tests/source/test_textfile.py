@@ -49,6 +49,24 @@ def test_zstandard_is_named_where_it_is_not_installed(tmp_path: Path, monkeypatc
         text_of(tmp_path / "t.csv.zst")
 
 
+@pytest.mark.parametrize("at", [1, 5, 30, -20, -1])
+def test_a_zstandard_file_that_is_cut_at_any_byte(tmp_path: Path, at: int):
+    """Also within its second frame: what zstandard's own reader passes over in silence."""
+    zstandard = pytest.importorskip("zstandard")
+    frame = zstandard.compress(bytes(range(256)) * 9)
+    path = tmp_path / "t.csv.zst"
+    for whole in (b"", frame):
+        path.write_bytes(whole + frame[:at])
+        with (
+            pytest.raises(SourceError, match=r"the table cannot be decompressed \(it ends within a frame\)"),
+            open_bytes(str(path)) as file,
+        ):
+            file.read()
+    path.write_bytes(frame)
+    with open_bytes(str(path)) as file:
+        assert file.read() == bytes(range(256)) * 9
+
+
 @pytest.mark.parametrize("cut", [3, 12, -9, -1])
 def test_a_gzip_file_that_is_cut(tmp_path: Path, cut: int):
     path = tmp_path / "t.csv.gz"

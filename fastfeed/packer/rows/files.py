@@ -5,13 +5,17 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 
+from fastfeed.archive.usercolumn import UserColumn
 from fastfeed.config import RowConfig
 from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember, Scalar
 from fastfeed.packer.rows.values import ROW_JSON, safe_path
 from fastfeed.packer.worker import InputFailed, read_small
 from fastfeed.source.listed import Listed, read_list, source_path
-from fastfeed.source.scan import UNREADABLE, LeftOut
+from fastfeed.source.lister import UNREADABLE
+from fastfeed.source.scan import LeftOut
 from fastfeed.source.tables import Table
+
+_SHOWN = 12
 
 
 class FileRows:
@@ -25,6 +29,8 @@ class FileRows:
     def __init__(self, listed: Listed, config: RowConfig) -> None:
         self.listed, self.config = listed, config
         self._raw, self.why = _raw_rows(listed.table, config)
+        nested = ("is a list", "is an object") if self._raw is not None and config.column is None else ()
+        self.columns = [column for column in listed.columns if not column.why.endswith(nested)] if nested else listed.columns
 
     @classmethod
     def of_list(cls, path: str, config: RowConfig, root: str | None) -> "FileRows":
@@ -39,17 +45,25 @@ class FileRows:
     def facts(self) -> RowFacts:
         """What is known beforehand."""
         listed, listing, draft = self.listed, self.listed.listing, self.listed.draft
-        names = [listing.names[draft.files[draft.starts[at]]] for at in range(len(draft))]
+        names = [self._name(draft.files[draft.starts[at]]) for at in range(len(draft))]
         raw_bytes = sum(len(self._raw[row].encode()) for row in listed.rows) if self._raw is not None else 0
         return RowFacts(
             count=len(draft), source_bytes=sum(listing.sizes) + raw_bytes, exact=True, files=len(listing), layout="list",
             identity={"list": listed.digest, "files": listing.digest(), "rows": len(draft)},
             stems=draft.stems, names=names, classes=None if draft.classes is None else tuple(draft.classes),
-            max_field_bytes=max(map(len, {*draft.fields, ROW_JSON, "cls"})), columns=tuple(c.name for c in listed.columns),
+            max_field_bytes=max(map(len, {*draft.fields, ROW_JSON, "cls"})), columns=tuple(c.name for c in self.columns),
             fields=tuple(sorted({*draft.fields, *(["cls"] if draft.classes else []), *([ROW_JSON] if self._raw else [])})),
             failed=self._broken(names), left_out=tuple(listed.missing),
-            why=(*draft.why, *self.why, *_columns_why(listed)),
+            why=(*draft.why, *self.why, *_columns_why(self.columns)),
         )  # fmt: skip
+
+    def _source(self, file: int) -> str:
+        """A file's path as the index has it, empty where it takes none such."""
+        return safe_path(source_path(self.listed.listing.names[file], self.listed.root))
+
+    def _name(self, file: int) -> str:
+        """A file's path as messages have it."""
+        return self._source(file) or self.listed.listing.names[file]
 
     def _broken(self, names: Sequence[str]) -> dict[int, LeftOut]:
         """Samples that need a file that cannot be read."""
@@ -62,7 +76,8 @@ class FileRows:
             gone = next((f for f in draft.files_of(at) if listing.codecs[f] == UNREADABLE), None)
             if gone is not None:
                 path = listing.names[gone]
-                found[at] = LeftOut(name, "unreadable", why[path] if path == name else f"its sample needs {path}: {why[path]}")
+                own = self._name(gone) == name
+                found[at] = LeftOut(name, "unreadable", why[path] if own else f"its sample needs {path}: {why[path]}")
         return found
 
     def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
@@ -71,7 +86,10 @@ class FileRows:
             try:
                 yield self._row(number)
             except InputFailed as error:
-                yield RowFailed(number, error.path, error.kind, error.why)
+                draft = self.listed.draft
+                own = self.listed.listing.names[draft.files[draft.starts[number]]] == error.path
+                why = error.why if own else f"its sample needs {error.path}: {error.why}"
+                yield RowFailed(number, error.path, error.kind, why)
 
     def _row(self, number: int) -> Row:
         listed, listing, draft = self.listed, self.listed.listing, self.listed.draft
@@ -82,11 +100,11 @@ class FileRows:
             if listing.codecs[file] == UNREADABLE:
                 raise InputFailed(path, "unreadable", "it was not there when the list was read")
             data = read_small(os.path.join(listed.root, path), path, size, stamp)
-            members.append(RowMember(draft.fields[at], data, safe_path(source_path(path, listed.root))))
+            members.append(RowMember(draft.fields[at], data, self._source(file)))
         if self._raw is not None:
             members.append(RowMember(ROW_JSON, self._raw[listed.rows[number]].encode("utf-8", "surrogatepass")))
         scalars: dict[str, Scalar] = {}
-        for column in listed.columns:
+        for column in self.columns:
             value = column.values[number]
             if not isinstance(value, float) or not math.isnan(value):
                 scalars[column.name] = bool(value) if column.kind == "bool" else value
@@ -108,7 +126,7 @@ def _raw_rows(table: Table, config: RowConfig) -> tuple[list[str] | None, tuple[
             return None, ()
         columns = [(name, table.typed(name)) for name in table.names]
         rows = [
-            json.dumps({name: _plain(column.values[row]) for name, column in columns}, ensure_ascii=False)
+            json.dumps({name: _plain(column.values[row], column.kind) for name, column in columns}, ensure_ascii=False)
             for row in range(len(table))
         ]
         return rows, ("each sample gets its row as field json: asked for",)
@@ -125,14 +143,17 @@ def _is_nested(row: str) -> bool:
     return any(isinstance(value, list | dict) for value in json.loads(row).values())
 
 
-def _plain(value: object) -> object:
+def _plain(value: object, kind: str) -> object:
+    """A cell as JSON has it."""
+    if kind == "bool":
+        return bool(value)
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _columns_why(listed: Listed) -> list[str]:
+def _columns_why(columns: Sequence[UserColumn]) -> list[str]:
     """One sentence for all typed columns."""
-    if not listed.columns:
+    if not columns:
         return []
-    shown = ", ".join(f"{column.name} ({column.kind})" for column in listed.columns[:12])
-    more = f" and {len(listed.columns) - 12} more" if len(listed.columns) > 12 else ""  # noqa: PLR2004 - those shown
-    return [f"columns: {shown}{more}"]
+    shown = ", ".join(f"{column.name} ({column.kind})" for column in columns[:_SHOWN])
+    more = f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
+    return [f"typed columns: {shown}{more}"]

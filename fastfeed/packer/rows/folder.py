@@ -9,7 +9,8 @@ from fastfeed.packer.plan import sample_keys
 from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember
 from fastfeed.packer.worker import InputFailed, read_small
 from fastfeed.source.layout import Draft, read_layout
-from fastfeed.source.scan import UNREADABLE, LeftOut, Listing
+from fastfeed.source.lister import UNREADABLE
+from fastfeed.source.scan import LeftOut, Listing
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ a JPEG that is written gets a restart marker a row of blocks (ITU-T T.81, F.1.1.
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, cast
 
 from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.config import ImageConfig
@@ -97,7 +97,7 @@ class Reencoder:
         Raises:
             NotReencoded: It cannot be decoded or written.
         """
-        from PIL import Image  # noqa: PLC0415 - packing bytes needs no Pillow
+        from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - packing bytes needs no Pillow
 
         try:
             with Image.open(io.BytesIO(member.data)) as image:
@@ -108,7 +108,7 @@ class Reencoder:
                 return self._changed(image, member.data), width, height
         except NotReencoded:
             raise
-        except Image.UnidentifiedImageError as error:
+        except UnidentifiedImageError as error:
             msg = f"{member.field} cannot be re-encoded: Pillow knows no image that begins with {member.data[:16]!r}"
             raise NotReencoded(msg) from error
         except Exception as error:  # a decoder may raise anything on broken bytes: the sample is named, its fault too
@@ -240,4 +240,4 @@ class ReencodedRows:
         from fastfeed.packer.rows.worker import rebuild  # noqa: PLC0415 - each needs the other
 
         config = ImageConfig(**{**spec["config"], "only_field": tuple(spec["config"]["only_field"])})
-        return cls(rebuild(spec["inner"]), config)
+        return cls(cast("RowSource", rebuild(spec["inner"])), config)  # only its rows are asked for

@@ -4,19 +4,23 @@ import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fastfeed.archive import tar
 from fastfeed.archive.shard import shard_file
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceUnreadable, UsageError
-from fastfeed.packer.plan import legal_name, shard_count, shard_reason
-from fastfeed.packer.rows.source import RowFacts
+from fastfeed.packer.plan import NOTABLE_BYTES, NOTABLE_OVERHEAD
+from fastfeed.packer.rows.source import GATHER_BYTES, RowFacts
+from fastfeed.packer.shape import legal_name, shard_count, shard_reason
 from fastfeed.sample import SkipList, printable
 from fastfeed.source.names import KeyMaker
 from fastfeed.source.scan import LeftOut
-from fastfeed.units import format_count
+from fastfeed.units import format_count, format_size
+
+_SHOWN, _MAX_WHY = 3, 300
+_ABOUT = " (estimated from a few samples)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,11 @@ def plan_rows(
 
     Raises:
         SourceUnreadable: Nothing is left.
-        UsageError: The skip list is one for another source.
+        UsageError: The skip list is one for another source, or rows of this one cannot be had in random order.
     """
+    if config.shuffle is not None and facts.unshuffled:
+        msg = f"{facts.unshuffled}: it cannot be shuffled"
+        raise UsageError(msg, got=f"shuffle {config.shuffle}", hint="Decompress it first, or pack without --shuffle.")
     keys = _keys(facts)
     left_out, kept = _kept(facts, keys, exclude, failed, one_of_several=one_of_several)
     if config.shuffle is not None:
@@ -77,28 +84,65 @@ def plan_rows(
     limited = max(0, len(kept) - (config.limit or len(kept)))
     del kept[config.limit or len(kept) :]
     if not kept:
-        msg = "no sample is left to pack"
-        raise SourceUnreadable(msg, hint="Look at what is left out, and at the skip list.")
+        first = "; ".join(f"{printable(item.source)}: {printable(item.why[:_MAX_WHY])}" for item in left_out[:_SHOWN])
+        msg = (
+            f"no sample is left to pack: all {facts.count:,} are left out ({first}{'; ...' if len(left_out) > _SHOWN else ''})"
+        )
+        raise SourceUnreadable(msg, hint="Look at --root, at --field and at the skip list.")
     source_bytes = facts.source_bytes * len(kept) // max(1, facts.count)
     count = shard_count(len(kept), source_bytes, config)
     base, more = divmod(len(kept), count)
     stem = legal_name(config.name or name)
     stops = [base * number + min(number, more) for number in range(count + 1)]
-    shards = tuple(RowShard(shard_file(stem, number), stops[number], stops[number + 1]) for number in range(count))
+    files = [shard_file(stem, number, compressed=config.compress is not None) for number in range(count)]
+    shards = tuple(RowShard(file, stops[number], stops[number + 1]) for number, file in enumerate(files))
     whole = kept[-1] == len(kept) - 1  # behind a row that is left out, positions are not ImageFolder's
     order = facts.order if whole or facts.order != "imagefolder" else "source"
-    about = "" if facts.exact else " (estimated from a few samples)"
-    missed = [entry.source or entry.key or f"index {entry.index}" for entry in exclude.unmatched()]
-    notes = list(facts.notes)
-    if missed and not one_of_several:
-        matches = "entry of the skip list matches", "entries of the skip list match"
-        notes.append(f"{format_count(len(missed), *matches)} no sample ({printable(missed[0])})")
+    about = "" if facts.exact or config.shards is not None or config.samples_per_shard is not None else _ABOUT
+    about_bytes = source_bytes + len(kept) * _tar_bytes(facts, config)
     return RowPlan(
         name=stem, rows=kept, keys=[keys[number] for number in kept], shards=shards,
         order=order if config.shuffle is None else "shuffled", left_out=tuple(left_out), limited=limited,
-        about_bytes=source_bytes + len(kept) * 2 * tar.BLOCK_BYTES,
-        why=(*facts.why, shard_reason(count, len(kept), source_bytes, config) + about), notes=tuple(notes),
+        about_bytes=about_bytes, why=(*facts.why, shard_reason(count, len(kept), source_bytes, config) + about),
+        notes=(
+            *facts.notes, *_notes(facts, config, (count, source_bytes, about_bytes)),
+            *(() if one_of_several else _missed(exclude)),
+        ),
     )  # fmt: skip
+
+
+def _tar_bytes(facts: RowFacts, config: PackConfig) -> int:
+    """About how much tar adds to a sample: a header and half a block of padding a member, and the class member."""
+    has_class = "cls" in facts.fields or facts.classes is not None
+    members = max(1, len(set(facts.fields) - {"cls"}))
+    return members * (tar.BLOCK_BYTES + tar.BLOCK_BYTES // 2) + (2 * tar.BLOCK_BYTES if has_class and config.write_cls else 0)
+
+
+def _missed(exclude: SkipList) -> list[str]:
+    """Entries of the skip list that name nothing here."""
+    missed = [entry.source or entry.key or f"index {entry.index}" for entry in exclude.unmatched()]
+    if not missed:
+        return []
+    matches = "entry of the skip list matches", "entries of the skip list match"
+    return [f"{format_count(len(missed), *matches)} no sample ({printable(missed[0])})"]
+
+
+def _notes(facts: RowFacts, config: PackConfig, sizes: tuple[int, int, int]) -> list[str]:
+    """What the user should know before it starts. sizes: shards, bytes of the source, bytes of the shards."""
+    shards, source_bytes, about_bytes = sizes
+    notes = []
+    overhead = about_bytes - source_bytes
+    share = overhead / max(1, source_bytes)
+    if share > NOTABLE_OVERHEAD and overhead > NOTABLE_BYTES and config.compress is None:
+        much = f"about {format_size(overhead)}, {share:.0%} of the source"
+        offer = "--compress zstd takes most of that away, but fewer programs read it"
+        notes.append(f"the samples are small: tar headers and padding add {much}; {offer}")
+    if config.shuffle is not None and facts.gathered:
+        passes = shards * max(1, -(-source_bytes // shards // GATHER_BYTES))
+        if passes > 1:
+            read = format_size(passes * facts.gathered)
+            notes.append(f"shuffled: each shard is gathered from the whole table, which is read {passes:,} times ({read})")
+    return notes
 
 
 def _keys(facts: RowFacts) -> list[str]:
@@ -118,6 +162,13 @@ def _keys(facts: RowFacts) -> list[str]:
     return KeyMaker(facts.stems).keys(facts.stems, source_of, room)
 
 
+def _called(facts: RowFacts, name: str, key: str) -> Iterator[str]:
+    """What a skip list may call a row: its own name, or the path that the index gives a member without one."""
+    yield name
+    for field in facts.fields:
+        yield f"{key}.{field}"
+
+
 def _kept(
     facts: RowFacts, keys: Sequence[str], exclude: SkipList, failed: Mapping[int, LeftOut], *, one_of_several: bool
 ) -> tuple[list[LeftOut], list[int]]:
@@ -127,7 +178,7 @@ def _kept(
     left_out, kept = [], []
     for number, key in enumerate(keys):
         name = facts.name(number)
-        entry = exclude.match(name, key)
+        entry = next(filter(None, (exclude.match(source, key) for source in _called(facts, name, key))), None)
         if entry is not None:
             left_out.append(LeftOut(name, "excluded", f"named by the skip list{f' ({entry.kind})' if entry.kind else ''}"))
         elif number in failed:

@@ -5,11 +5,20 @@ Rows have not: which samples go into which shard is settled in advance, their si
 Either way the bytes do not depend on how many workers write them.
 """
 
+import mmap
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from fastfeed.source.scan import LeftOut
+
+PROBES = 64
+"""Rows that are looked at before the plan: they settle fields, sizes and, of a Python dataset, its identity."""
+PROBE_BYTES = 64 << 20
+"""No more of them are looked at once they hold so much."""
+GATHER_BYTES = 256 << 20
+"""So much of a shard is gathered at once where rows are wanted in random order and the source is read in its own."""
 
 Scalar = bool | int | float | str
 """What a typed column can hold."""
@@ -75,9 +84,13 @@ class RowFacts:
     numbered_classes: bool = False
     """Labels are whole numbers that stand for themselves: the class map is "0" up to the largest, known at the end."""
     columns: Sequence[str] | None = None
-    """Names of the typed columns, where the source knows them; None: all that the rows turn out to have."""
+    """Names of the typed columns; None: all that the rows turn out to have."""
     extra_columns: tuple[str, ...] = ()
     """Typed columns that packing itself adds, whichever others are wanted."""
+    unshuffled: str = ""
+    """Why rows cannot be had in random order; empty where they can."""
+    gathered: int = 0
+    """Bytes that one pass over the source reads, where random order is had by passing it for each GATHER_BYTES of a shard."""
     failed: Mapping[int, LeftOut] = field(default_factory=dict)
     """Rows that cannot be read, known beforehand."""
     left_out: tuple[LeftOut, ...] = ()
@@ -94,14 +107,43 @@ class RowFacts:
         return self.names[number] if self.names is not None else f"sample {number}"
 
 
-class RowSource(Protocol):
-    """Rows by number."""
-
-    def facts(self) -> RowFacts:
-        """What is known beforehand. Called once, in the parent."""
+class RowReader(Protocol):
+    """Rows by number: what a worker needs."""
 
     def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
         """The rows with these numbers, in this order; one that cannot be read is said to have failed, and the rest goes on."""
 
+
+class RowSource(RowReader, Protocol):
+    """A source of rows."""
+
+    def facts(self) -> RowFacts:
+        """What is known beforehand. Called once, in the parent."""
+
     def spec(self) -> Mapping[str, object] | None:
-        """JSON from which a fresh process makes an equal source; None for a live object, which only a fork inherits."""
+        """JSON from which a fresh process makes an equal reader; None for a live object, which only a fork inherits."""
+
+
+class Reading:
+    """Which rows a worker is asking its source for, in memory that it shares with its parent: known also once it is dead."""
+
+    _PAIR = struct.Struct("qq")
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, self._PAIR.size)
+        self.note(-1, -1)
+
+    def note(self, first: int, last: int) -> None:
+        """It asks for these."""
+        self._PAIR.pack_into(self._memory, 0, first, last)
+
+    def told(self) -> str:
+        """What it asked for last, empty where nothing."""
+        first, last = self._PAIR.unpack_from(self._memory)
+        if first < 0:
+            return ""
+        return f"it was reading sample {first}" if first == last else f"it was reading samples from {first} to {last}"
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._memory.close()

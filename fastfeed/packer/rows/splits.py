@@ -8,11 +8,14 @@ from itertools import chain
 from fastfeed.archive.dataset import read_record
 from fastfeed.archive.manifest import FOLDER, GROUP, Manifest
 from fastfeed.disk import remove
-from fastfeed.errors import DestinationOccupied, NotADataset
+from fastfeed.errors import DestinationOccupied, NotADataset, UsageError
+from fastfeed.packer.compare import compare_options
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.publish import publish_group
 from fastfeed.packer.result import PackResult
-from fastfeed.packer.rows.job import RowJob, pack_rows
+from fastfeed.packer.rows.asked import RowJob
+from fastfeed.packer.rows.job import pack_rows
+from fastfeed.units import format_count
 
 
 def pack_splits(
@@ -31,13 +34,19 @@ def pack_splits(
         FastfeedError: As pack_rows.
         DestinationOccupied: A single dataset lies at the destination.
     """
+    _prove_skip_list(jobs)
     if dry_run:
         return _joined(destination, [pack_rows(job, overwrite=overwrite, dry_run=True) for job in jobs])
     _refuse_single(destination)
     journal = Journal(destination)
     try:
+        identity = {**jobs[0].identity, "options": {**jobs[0].identity["options"], "name": None}, "source": None}
+        before = journal.read("job.json")
         if overwrite:
             remove(os.path.join(destination, FOLDER, GROUP))
+        elif before is not None:
+            compare_options(destination, identity, before, "an unfinished pack")
+        journal.begin(identity)  # so that a rerun knows the folder as its own
         if on_plan is not None:
             on_plan(_joined(destination, [pack_rows(job, overwrite=overwrite, dry_run=True) for job in jobs]))
         results = [pack_rows(job, overwrite=overwrite) for job in jobs]
@@ -53,6 +62,16 @@ def pack_splits(
         return replace(_joined(destination, results), already_packed=already)
     finally:
         journal.close()
+
+
+def _prove_skip_list(jobs: Sequence[RowJob]) -> None:
+    """A skip list that names nothing in any split is one for another source."""
+    exclude = jobs[0].exclude
+    plans = [job.plan({}) for job in jobs]
+    missed = list(exclude.unmatched())
+    if exclude.entries and len(missed) == len(exclude.entries) and plans:
+        msg = f"the skip list ({format_count(len(missed), 'entry', 'entries')}) matches no sample of this source"
+        raise UsageError(msg, path=jobs[0].where, hint="Paths in a skip list are relative to the source folder.")
 
 
 def _refuse_single(destination: str) -> None:

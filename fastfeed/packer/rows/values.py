@@ -6,42 +6,51 @@ value                                  becomes
 bytes, {"bytes": ..., "path": ...}     a member, byte for byte; the field's extension by content, else by path
 str                                    ``txt`` where it is the sample's text, else a value of the row's JSON
 bool, int, float                       a value of the row's JSON and of a typed column
-list, dict of such                     a value of the row's JSON
-numpy array, numpy number, CPU tensor  ``npy``; dtype and shape are kept
+list, tuple, dict of such              a value of the row's JSON (a tuple as a list)
+date, time, Decimal, UUID              text, as ISO 8601 or as Python writes them
+numpy array, numpy number, CPU tensor  ``npy``; dtype and shape are kept; a single number is a typed column as well
 None                                   nothing
 PIL image, array that is an image      refused: say how it is to be stored (encode={"image": "png"})
 a name such as jpg, txt, mask.png      is the field itself
+"cls": whole number, or a class name   the sample's class
 =====================================  =====================================================================
+
+The row's JSON is what Python's json writes and reads: NaN and Infinity stand in it as such.
 """
 
-import io
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, NoReturn
 
 from fastfeed.archive.shard import CLASS_FIELD, LEGAL_FIELD, MAX_FIELD_BYTES, is_safe_source
-from fastfeed.config import RowConfig
+from fastfeed.config import ENCODINGS, RowConfig
 from fastfeed.errors import UsageError
 from fastfeed.media import IMAGE_EXTENSIONS, sniff
+from fastfeed.packer.rows import arrays
+from fastfeed.packer.rows.kinds import TOLD, Kind, as_text, is_index, json_bytes, json_text, kind_of, media_bytes, plain, utf8
 from fastfeed.packer.rows.source import RowMember, Scalar
+from fastfeed.sample import printable
 from fastfeed.source.names import canonical, split_name
 from fastfeed.source.scan import CONTENT_FIELDS
 
 ROW_JSON, OTHER_ROW_JSON = "json", "row.json"
 _TEXTS = ("txt", "text", "caption", "captions", "prompt", "transcript", "transcription", "sentence")
 """A string column of such a name is the sample's text."""
-_OWN_EXTENSIONS = IMAGE_EXTENSIONS | {
-    "txt", "json", "npy", "npz", "cls", "wav", "flac", "mp3", "ogg", "opus", "m4a", "mp4", "webm", "mkv", "avi", "xml", "csv",
+_TEXT_EXTENSIONS = frozenset({"txt", "json", "xml", "csv"})
+_OWN_EXTENSIONS = IMAGE_EXTENSIONS | _TEXT_EXTENSIONS | {
+    "npy", "npz", "wav", "flac", "mp3", "ogg", "opus", "m4a", "mp4", "webm", "mkv", "avi",
 }  # fmt: skip
 """A key that ends in one of these is a field as it is, as in a webdataset sample."""
+_NOTES = frozenset({"__url__", "__local_path__"})
+"""Where webdataset read a sample: of the reader, not of the sample."""
 _SNIFF_BYTES = 512
-_AUDIO = ((b"RIFF", "wav"), (b"fLaC", "flac"), (b"OggS", "ogg"), (b"ID3", "mp3"), (b"\xff\xfb", "mp3"), (b"\xff\xf3", "mp3"))
-_IMAGE_SIDE = 16
-ENCODINGS = ("png", "npy")
-"""Lossless ways to store an image or an array that encode= may name."""
+_AUDIO = ((b"fLaC", "flac"), (b"OggS", "ogg"), (b"ID3", "mp3"), (b"\xff\xfb", "mp3"), (b"\xff\xf3", "mp3"))
+MAX_COLUMN_TEXT = 256
+"""Texts that are all at most this long (in a few rows) are a typed column; longer ones only if they are asked for."""
+_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +65,27 @@ class Encoded:
 
 @dataclass(slots=True)
 class Names:
-    """How the columns of a source become fields. Settled from a few rows, so that it is the same for all of them.
-
-    Args:
-        label: The column that holds the class.
-        columns: The typed columns that are wanted; None for all scalars.
-        encode: Column -> a lossless codec for images and arrays.
-        row_json: Whether scalars, lists and dicts also go into a JSON member a sample.
-    """
+    """How the columns of a source become fields. Settled from a few rows, so that it is the same for all of them."""
 
     label: str | None = None
+    """The column that holds the class; "cls" holds it in any case."""
     columns: Sequence[str] | None = None
+    """The typed columns; None until they are settled: then all single values, texts only if they are short."""
     encode: Mapping[str, str] = field(default_factory=dict)
+    """Column -> a lossless codec for decoded images and arrays."""
     row_json: bool = True
+    """Whether what is no member also goes into a JSON member a sample."""
     fields: dict[str, str] = field(default_factory=dict)
     """Column -> field, for bytes, text and arrays."""
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    """Column -> what it holds, of the same columns."""
     why: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """What a worker needs to name fields in the same way."""
         return {
             "label": self.label, "columns": None if self.columns is None else list(self.columns),
-            "encode": dict(self.encode), "row_json": self.row_json, "fields": self.fields,
+            "encode": dict(self.encode), "row_json": self.row_json, "fields": self.fields, "kinds": self.kinds,
         }  # fmt: skip
 
     @classmethod
@@ -90,43 +98,113 @@ class Names:
         """The longest field."""
         return max(map(len, (*self.fields.values(), OTHER_ROW_JSON, CLASS_FIELD)))
 
-    def settle(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Choose fields from some rows."""
+    # ------------------------------------------------------------------------------------------------ settled beforehand
+    def settle(self, rows: Iterable[Mapping[str, Any]], declared: Sequence[str] = ()) -> None:
+        """Choose fields and typed columns from some rows.
+
+        Args:
+            rows: Some of the source's.
+            declared: Columns that the source says it has, whether these rows have a value there or not.
+
+        Raises:
+            UsageError: An option names a column that no row has, or a column holds what cannot be stored.
+        """
         seen: dict[str, list[Any]] = {}
         for row in rows:
-            for name, value in row.items():
-                if value is not None and name != self.label:
+            for name, given in row.items():
+                value = plain(given)
+                if value is not None and not self._is_label(name, value) and name not in _NOTES:
                     seen.setdefault(name, []).append(value)
-        extensions = {name: _extension(name, values, self.encode) for name, values in seen.items()}
-        media = {name: extension for name, extension in extensions.items() if extension and extension != "txt"}
-        texts = [name for name, extension in extensions.items() if extension == "txt"]
-        self._name_media(media)
-        if texts:
-            text = min((name for name in texts if name.lower() in _TEXTS), key=lambda n: _TEXTS.index(n.lower()), default=None)
-            text = text if text is not None else texts[0] if len(texts) == 1 else None
-            if text is not None:
-                self.fields[text] = "txt"
-                why = "the only text" if len(texts) == 1 else "by its name"
-                if text != "txt":
-                    self.why.append(f"column {text!r} is field txt ({why})")
+        self._prove_named({*seen, *declared, *([self.label] if self.label is not None else [])})
+        kinds = {name: self._kind(name, values) for name, values in seen.items()}
+        self._refuse_paths(seen, kinds)
+        self._name_members(seen, kinds)
+        self._name_text([name for name, kind in kinds.items() if kind == "text" and name not in self.fields])
+        self.kinds = {name: kinds[name] for name in self.fields}
+        self._settle_columns(seen)
 
-    def _name_media(self, media: Mapping[str, str]) -> None:
+    def _is_label(self, name: str, value: object) -> bool:
+        if self.label is not None:
+            return name == self.label
+        if name != CLASS_FIELD:
+            return False
+        return is_index(value) or isinstance(value, str) or _digits(value) is not None
+
+    def _prove_named(self, known: set[str]) -> None:
+        for option, names in (("column", self.columns or ()), ("encode", self.encode)):
+            missing = next((name for name in names if name not in known), None)
+            if missing is not None:
+                msg = f"{option} names {missing!r}, and no sample that was looked at has it"
+                raise UsageError(msg, expected=f"one of {', '.join(sorted(known))}", got=repr(missing))
+
+    @staticmethod
+    def _kind(name: str, values: Sequence[Any]) -> Kind:
+        """The one kind that a column holds; numbers and lists may be among texts."""
+        kinds = {kind_of(name, value) for value in values}
+        if len(kinds) > 1 and kinds != {"text", "json"} and not _own_field(name):
+            first, second = sorted(TOLD[kind] for kind in kinds)[:2]
+            msg = f"column {name!r} holds {first} in some samples and {second} in others"
+            raise UsageError(msg, hint="Give one kind, or another name for each.")
+        order: tuple[Kind, ...] = ("bytes", "image", "array", "text", "json")
+        return next(kind for kind in order if kind in kinds)
+
+    def _refuse_paths(self, seen: Mapping[str, Sequence[Any]], kinds: Mapping[str, Kind]) -> None:
+        """Names of files in place of their content are nearly always a mistake, where there is no content at all."""
+        if set(kinds.values()) - {"text", "json"}:
+            return
+        for name, kind in kinds.items():
+            texts = [value for value in seen[name] if isinstance(value, str)]
+            if kind == "text" and not _own_field(name) and all(map(_is_file, texts)):
+                msg = f"column {name!r} holds the paths of files, not their content ({printable(texts[0][:80])!r})"
+                hint = "Let samples hold the bytes (open(path, 'rb').read()), or pack a list of them (.csv) with its folder."
+                raise UsageError(msg, expected="bytes", got="paths", hint=hint)
+
+    def _name_members(self, seen: Mapping[str, Sequence[Any]], kinds: Mapping[str, Kind]) -> None:
         taken: set[str] = set()
-        for name, extension in media.items():
-            own = _own_field(name)
-            chosen = own or (extension if extension not in taken else f"{_word(name)}.{extension}")
-            while chosen in taken:
-                chosen = f"{_word(name)}{len(taken)}.{extension}"
+        named = {name: self._own(name, kind) for name, kind in kinds.items()}
+        taken.update(filter(None, named.values()))
+        for name, kind in kinds.items():
+            own = named[name]
+            if not own and kind in {"text", "json"}:
+                continue
+            chosen = own or _free(name, self._extension(name, kind, seen[name]), taken)
             taken.add(chosen)
             self.fields[name] = chosen
             if chosen != name:
                 self.why.append(f"column {name!r} is field {chosen}")
 
-    @property
-    def json_field(self) -> str:
-        """The field of the row's JSON."""
-        return OTHER_ROW_JSON if ROW_JSON in self.fields.values() else ROW_JSON
+    def _name_text(self, texts: Sequence[str]) -> None:
+        if "txt" in self.fields.values():
+            return
+        known = [name for name in texts if name.lower() in _TEXTS]
+        text = min(known, key=lambda name: _TEXTS.index(name.lower())) if known else texts[0] if len(texts) == 1 else None
+        if text is not None:
+            self.fields[text] = "txt"
+            self.why.append(f"column {text!r} is field txt ({'the only text' if len(texts) == 1 else 'by its name'})")
 
+    def _settle_columns(self, seen: Mapping[str, Sequence[Any]]) -> None:
+        """Typed columns: those asked for, else all single values that are no member and not long."""
+        found = {name: [_scalar(value) for value in values] for name, values in seen.items()}
+        if self.columns is not None:
+            for name in self.columns:
+                if name in found and all(value is None for value in found[name]):
+                    msg = f"column {name!r} holds {TOLD[kind_of(name, seen[name][0])]}, which is no typed column"
+                    raise UsageError(msg, expected="single numbers, truth values or texts", hint="Name another with column=.")
+        else:
+            self.columns = [name for name, values in found.items() if self._is_column(name, values)]
+        rest = [name for name in seen if name not in self.fields]
+        lost = [name for name in rest if name not in self.columns] if not self.row_json else []
+        if lost:
+            self.why.append(f"not kept: {_listed(lost)} (no row JSON, and no typed columns)")
+        if self.columns:
+            self.why.append(f"typed columns: {_listed(self.columns)}")
+
+    def _is_column(self, name: str, values: Sequence[Scalar | None]) -> bool:
+        if any(value is None for value in values) or (name in self.fields and self.kinds[name] != "array"):
+            return False
+        return all(len(value) <= MAX_COLUMN_TEXT for value in values if isinstance(value, str))
+
+    # ------------------------------------------------------------------------------------------------ row by row
     def encode_row(self, row: Mapping[str, Any]) -> Encoded:
         """Tell a row's values apart.
 
@@ -137,34 +215,103 @@ class Names:
         rest: dict[str, Any] = {}
         scalars: dict[str, Scalar] = {}
         label: object = None
-        for name, value in row.items():
-            if name == self.label or (name == CLASS_FIELD and self.label is None and _is_int(value)):
-                label = value
-            elif value is None:
+        wanted = self.columns or ()
+        values = ((name, plain(given)) for name, given in row.items() if name not in _NOTES)
+        for name, value in values:
+            if value is None:
                 continue
-            elif name in self.fields or isinstance(value, bytes | bytearray | memoryview) or not _is_json(value):
-                member = self._member(name, value)
-                if member.field in members:
-                    msg = f"two columns of a sample become field {member.field}"
-                    raise UsageError(msg, expected="one column a field", got=name, hint="Rename one of them.")
-                members[member.field] = member
-            else:
+            if name in wanted and (found := _scalar(value)) is not None:
+                scalars[name] = found
+            if self._is_label(name, value):
+                label = digits if name != self.label and (digits := _digits(value)) is not None else value
+                continue
+            kind = kind_of(name, value)
+            chosen = self._field(name, kind, value)
+            if not chosen:
                 rest[name] = value
-                if isinstance(value, bool | int | float | str) and (self.columns is None or name in self.columns):
-                    scalars[name] = value
+            elif chosen in members:
+                msg = f"two columns of a sample become field {chosen}"
+                raise UsageError(msg, expected="one column a field", got=name, hint="Rename one of them.")
+            else:
+                members[chosen] = RowMember(chosen, *self._payload(name, kind, value, chosen))
         if rest and self.row_json:
-            raw = json.dumps(rest, ensure_ascii=False).encode("utf-8", "surrogatepass")
-            members[self.json_field] = RowMember(self.json_field, raw)
+            chosen = OTHER_ROW_JSON if ROW_JSON in members or ROW_JSON in self.fields.values() else ROW_JSON
+            members[chosen] = RowMember(chosen, json_bytes("the row", rest))
         return Encoded(tuple(members[name] for name in sorted(members)), scalars, label)
 
-    def _member(self, name: str, value: Any) -> RowMember:  # noqa: ANN401 - any value
-        data, path = _payload(name, value, self.encode)
-        chosen = self.fields.get(name)
-        if chosen is None:  # a column that no settled row had
-            chosen = _own_field(name) or f"{_word(name)}.{_extension(name, [value], self.encode) or 'bin'}"
-        return RowMember(chosen, data, path)
+    def _field(self, name: str, kind: Kind, value: Any) -> str:  # noqa: ANN401
+        """The field of a value, "" where it goes into the row's JSON."""
+        settled = self.kinds.get(name)
+        if settled is None:  # a column that no settled row had
+            own = self._own(name, kind)
+            return own or (
+                "" if kind in {"text", "json"} else _free(name, self._extension(name, kind, [value]), set(), first=False)
+            )
+        if settled == kind or self._own(name, kind) == self.fields[name]:
+            return self.fields[name]
+        if kind == "json" and settled == "text":
+            return ""
+        msg = f"column {name!r} holds {TOLD[kind]}, and {TOLD[settled]} in the samples that were looked at first"
+        raise UsageError(msg, expected=TOLD[settled], got=type(value).__qualname__, hint="Give one kind, or another name.")
+
+    def _own(self, name: str, kind: Kind) -> str:
+        """The name itself where it is a field that takes such a value, else nothing.
+
+        Raises:
+            UsageError: It names a kind of file, and the value is a text that cannot be one.
+        """
+        own = _own_field(name)
+        extension = own.rpartition(".")[2]
+        if name == CLASS_FIELD:
+            if kind != "bytes":
+                msg = f"{CLASS_FIELD!r} holds {TOLD[kind]}, and it is the name of the class"
+                raise UsageError(msg, expected="a whole number from 0, or a name with classes=", hint="Rename it.")
+            return name
+        if own and kind == "text" and extension not in _TEXT_EXTENSIONS:
+            msg = f"column {name!r} is named as a kind of file, and holds text"
+            hint = "If it is a path, give the file's bytes: open(path, 'rb').read(). If it is text, name it otherwise."
+            raise UsageError(msg, expected="bytes", got="str", hint=hint)
+        fits = {
+            "bytes": True, "text": True, "json": extension == "json", "array": extension == self.encode.get(name, "npy"),
+            "image": extension == self.encode.get(name),
+        }  # fmt: skip
+        return own if fits[kind] else ""
+
+    def _extension(self, name: str, kind: Kind, values: Sequence[Any]) -> str:
+        """Extension of the field that a column becomes."""
+        if kind in {"array", "image"}:
+            return self.encode.get(name, "npy")
+        found = Counter(_sniffed(value) for value in values)
+        return min(found, key=lambda extension: (-found[extension], extension))
+
+    def _payload(self, name: str, kind: Kind, value: Any, chosen: str) -> tuple[bytes, str]:  # noqa: ANN401
+        """Bytes of a value, and its original path."""
+        if kind == "bytes":
+            data, path = media_bytes(name, value)
+            return data, safe_path(path)
+        is_json = chosen.rpartition(".")[2] == "json"
+        if kind == "text":
+            return (json_text if is_json else utf8)(name, value), ""
+        return (json_bytes(f"column {name!r}", value) if kind == "json" else self._encoded(name, value)), ""
+
+    def _encoded(self, name: str, value: Any) -> bytes:  # noqa: ANN401 - an image or an array
+        codec = self.encode.get(name)
+        if codec is None and (arrays.is_pil(value) or arrays.looks_like_an_image(value)):
+            _refuse_decoded(name, value)
+        return arrays.png(name, value) if codec == "png" else arrays.npy(name, value)
 
 
+def _refuse_decoded(name: str, value: Any) -> NoReturn:  # noqa: ANN401
+    what = "a decoded image" if arrays.is_pil(value) else f"an array like an image ({value.dtype}, {tuple(value.shape)})"
+    msg = f"column {name!r} holds {what}: how shall it be stored?"
+    hint = (
+        f"Give the encoded bytes (best: nothing is lost and nothing grows), or name a lossless codec: "
+        f"encode={{{name!r}: 'png'}} or 'npy'."
+    )
+    raise UsageError(msg, expected=f"encode= one of {', '.join(ENCODINGS)}", got=type(value).__qualname__, hint=hint)
+
+
+@lru_cache(maxsize=1 << 12)
 def _own_field(name: str) -> str:
     """The name itself where it is a field with an extension that is known, else nothing."""
     lower = name.lower()
@@ -172,176 +319,56 @@ def _own_field(name: str) -> str:
     return lower if legal and lower.rpartition(".")[2] in _OWN_EXTENSIONS else ""
 
 
-def _word(name: str) -> str:
-    """A name as a word of a field."""
+def _free(name: str, extension: str, taken: set[str], *, first: bool = True) -> str:
+    """A field that is not taken: the bare extension for the first column that has it, else with the column's name."""
+    if first and extension not in taken:
+        return extension
     word = "".join(c if c.isascii() and (c.isalnum() or c in "_+-") else "_" for c in name.lower())
-    return word[: MAX_FIELD_BYTES - 8] or "field"
+    marks = ("", *map(str, range(1, len(taken) + 1)))
+    names = (f"{word[: MAX_FIELD_BYTES - 1 - len(extension) - len(mark)] or 'field'}{mark}.{extension}" for mark in marks)
+    return next(chosen for chosen in names if chosen not in taken)
 
 
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _digits(value: object) -> int | None:
+    """The class number that bytes are in decimal digits, as webdataset has them."""
+    number = int(value) if isinstance(value, bytes) and 0 < len(value) < 19 and value.isdigit() else None  # noqa: PLR2004 - int64
+    return number if number is not None and b"%d" % number == value else None
 
 
-def _is_json(value: object) -> bool:
-    """Whether JSON takes it without loss, but for tuples, which come back as lists."""
-    if isinstance(value, str | bool | int | float) or value is None:
-        return type(value).__module__ == "builtins"  # a numpy float is a float too, and JSON would lose its dtype
-    if isinstance(value, list | tuple):
-        return all(map(_is_json, value))
-    return (
-        isinstance(value, dict) and not _is_media(value) and all(isinstance(k, str) and _is_json(v) for k, v in value.items())
-    )
+def _scalar(value: Any) -> Scalar | None:  # noqa: ANN401
+    """What a typed column takes of a value, None where it takes nothing."""
+    if arrays.is_array(value):
+        return arrays.scalar(value)
+    return value if isinstance(value, bool | int | float | str) else as_text(value)
 
 
-def _is_media(value: object) -> bool:
-    """Whether it is Hugging Face's pair of bytes and path."""
-    return isinstance(value, dict) and set(value) == {"bytes", "path"}
+def _is_file(text: str) -> bool:
+    extension = split_name(os.path.basename(text))[1] if len(text) < 4096 and "\0" not in text else ""  # noqa: PLR2004 - PATH_MAX
+    return bool(extension) and os.path.isfile(text)
 
 
-def _is_array(value: object) -> bool:
-    """Whether numpy or torch made it, without importing either."""
-    return hasattr(value, "dtype") and hasattr(value, "shape")
-
-
-def _is_pil(value: object) -> bool:
-    return any(base.__module__ == "PIL.Image" and base.__name__ == "Image" for base in type(value).__mro__)
-
-
-def _extension(name: str, values: Sequence[Any], encode: Mapping[str, str]) -> str:
-    """Extension of the field that a column becomes, "" where it becomes none."""
-    if name in encode:
-        return encode[name]
-    if any(isinstance(value, str) for value in values):
-        own = _own_field(name)
-        return own.rpartition(".")[2] if own else "txt"
-    if any(map(_is_array, values)):
-        return "npy"
-    if any(map(_is_pil, values)):
-        return "png"  # refused when it is encoded, since encode= does not name it
-    found = Counter(
-        _sniffed(value) for value in values if isinstance(value, bytes | bytearray | memoryview) or _is_media(value)
-    )
-    return min(found, key=lambda extension: (-found[extension], extension), default="")
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _sniffed(value: Any) -> str:  # noqa: ANN401 - bytes, or a pair of bytes and path
     data, path = (value["bytes"], value["path"]) if isinstance(value, dict) else (value, None)
     head = bytes(data[:_SNIFF_BYTES]) if data is not None else b""
+    if head[:4] == b"RIFF" and head[8:12] in {b"WAVE", b"AVI "}:
+        return "wav" if head[8:12] == b"WAVE" else "avi"
     by_content = CONTENT_FIELDS.get(sniff(head)) or next((ext for magic, ext in _AUDIO if head.startswith(magic)), "")
-    return by_content or (canonical(split_name(os.path.basename(path))[1]) if path else "") or "bin"
-
-
-def _payload(name: str, value: Any, encode: Mapping[str, str]) -> tuple[bytes, str]:  # noqa: ANN401
-    """Bytes of a value, and its original path."""
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value), ""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass"), ""
-    if _is_media(value):
-        return _media(name, value)
-    if _is_pil(value) or _is_array(value):
-        return _encoded(name, value, encode.get(name)), ""
-    if _is_json(value):  # where a field of that name is JSON itself
-        return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"), ""
-    msg = f"column {name!r} holds a {type(value).__module__}.{type(value).__qualname__}, which cannot be stored without loss"
-    hint = "Give bytes, str, numbers, lists and dicts of those, or numpy arrays."
-    raise UsageError(msg, expected="a value of packer/rows/values.py's table", got=type(value).__qualname__, hint=hint)
-
-
-def _media(name: str, value: Mapping[str, Any]) -> tuple[bytes, str]:
-    path = value["path"] or ""
-    if value["bytes"] is None:
-        try:
-            with open(path, "rb") as file:
-                return file.read(), safe_path(path)
-        except OSError as error:
-            msg = f"column {name!r} names the file {path!r}, which cannot be read: {error.strerror or error}"
-            raise UsageError(msg, got=path) from error
-    return bytes(value["bytes"]), safe_path(path)
+    named = canonical(split_name(os.path.basename(path))[1]) if path else ""
+    return by_content or (named if len(named) <= MAX_FIELD_BYTES // 2 else "") or "bin"
 
 
 def safe_path(path: str) -> str:
     """An original path as the index takes it: relative, without the parts that lead elsewhere; empty where nothing is left."""
+    if not path:
+        return ""
     parts = [part for part in path.split("/") if part not in {"", ".", ".."}]
     try:
         raw = os.fsencode("/".join(parts))
     except UnicodeEncodeError:
         return ""
     return os.fsdecode(raw) if is_safe_source(raw) else ""
-
-
-def _encoded(name: str, value: Any, codec: str | None) -> bytes:  # noqa: ANN401 - an image or an array
-    if codec is None and (_is_pil(value) or _looks_like_an_image(value)):
-        what = (
-            "a decoded image" if _is_pil(value) else f"an array that looks like an image ({value.dtype}, {tuple(value.shape)})"
-        )
-        msg = f"column {name!r} holds {what}: how shall it be stored?"
-        hint = (
-            f"Give the encoded bytes (best: nothing is lost and nothing grows), or name a lossless codec: "
-            f"encode={{{name!r}: 'png'}} or 'npy'."
-        )
-        raise UsageError(msg, expected=f"encode= one of {', '.join(ENCODINGS)}", got=type(value).__qualname__, hint=hint)
-    if codec == "png":
-        return _png(name, value)
-    return _npy(name, value)
-
-
-def _looks_like_an_image(value: Any) -> bool:  # noqa: ANN401
-    shape = tuple(value.shape)
-    if "uint8" not in str(value.dtype) or len(shape) not in {2, 3}:
-        return False
-    sides = [side for side in shape if side not in {1, 3, 4}]
-    return len(sides) == 2 and min(sides) >= _IMAGE_SIDE  # noqa: PLR2004 - height and width
-
-
-def _npy(name: str, value: Any) -> bytes:  # noqa: ANN401
-    import numpy as np  # noqa: PLC0415 - only who gives arrays has it loaded already
-
-    if type(value).__module__.partition(".")[0] == "torch":
-        if str(value.dtype) == "torch.bfloat16" or value.is_quantized:
-            msg = f"column {name!r} holds a tensor of {value.dtype}, which numpy has not"
-            raise UsageError(msg, got=str(value.dtype), hint="Convert it (.float() is exact), or view it as int16.")
-        value = value.detach().cpu().numpy()
-    array = np.asarray(value)
-    if array.dtype.hasobject:
-        msg = f"column {name!r} holds an array of Python objects"
-        raise UsageError(msg, expected="numbers, bytes or text", got=str(array.dtype), hint="Nothing is ever pickled.")
-    out = io.BytesIO()
-    np.lib.format.write_array(out, array, allow_pickle=False)
-    return out.getvalue()
-
-
-def _png(name: str, value: Any) -> bytes:  # noqa: ANN401
-    from PIL import Image  # noqa: PLC0415 - packing bytes needs no Pillow
-
-    image = value if _is_pil(value) else Image.fromarray(value)
-    out = io.BytesIO()
-    try:
-        image.save(out, "PNG")
-    except OSError as error:
-        msg = f"column {name!r} holds an image of mode {image.mode}, which PNG has not"
-        raise UsageError(msg, got=image.mode, hint=f"Use encode={{{name!r}: 'npy'}}.") from error
-    return out.getvalue()
-
-
-def distinct_sources(keys: Sequence[str], fields: Sequence[str], sources: Sequence[str]) -> list[str]:
-    """Original path of each member, made where there was none and where another has it: no two members get one path.
-
-    Args:
-        keys: Key of the sample of each member.
-        fields: Its field.
-        sources: Its original path, empty for none.
-    """
-    counts = Counter(source for source in sources if source)
-    made = {f"{key}.{name}" for key, name in zip(keys, fields, strict=True)}
-    folders = {folder for path in (*counts, *made) for folder in _folders(path)}
-    found = []
-    for key, name, source in zip(keys, fields, sources, strict=True):
-        alone = source and counts[source] == 1 and source not in made and source not in folders
-        found.append(source if alone and made.isdisjoint(_folders(source)) else f"{key}.{name}")
-    return found
-
-
-def _folders(path: str) -> Iterable[str]:
-    parts = path.split("/")
-    return ("/".join(parts[: at + 1]) for at in range(len(parts) - 1))

@@ -4,37 +4,42 @@ It is a fresh interpreter where the source can be told in JSON (files), else a f
 object, as torch's DataLoader makes its workers on Linux: nothing is pickled, and what the object holds open is shared.
 """
 
-import json
+import ctypes
+import faulthandler
+import gc
+import io
 import os
 import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO, NoReturn
 
-from fastfeed.packer.rows.source import RowSource
+from fastfeed.packer.rows.source import Reading, RowReader
 from fastfeed.packer.rows.writer import RowOrder, RowsFailed, RowShardWriter
 from fastfeed.packer.worker import DiskFailed
+from fastfeed.source import wire
 
+_PR_SET_PDEATHSIG = 1
 _HOMES = {
     "files": ("fastfeed.packer.rows.files", "FileRows"),
-    "parquet": ("fastfeed.packer.rows.parquet", "ParquetRows"),
+    "parquet": ("fastfeed.packer.rows.tablerows", "TableRows"),
     "lines": ("fastfeed.packer.rows.lines", "LineRows"),
     "images": ("fastfeed.packer.rows.images", "ReencodedRows"),
     "tars": ("fastfeed.packer.rows.tars", "TarRows"),
 }
 
 
-def rebuild(spec: Mapping[str, object]) -> RowSource:
-    """The source that a spec tells of."""
+def rebuild(spec: Mapping[str, object]) -> RowReader:
+    """The reader that a spec tells of."""
     home, name = _HOMES[str(spec["kind"])]
-    source: RowSource = getattr(import_module(home), name).from_spec(spec)
+    source: RowReader = getattr(import_module(home), name).from_spec(spec)
     return source
 
 
-def serve(source: RowSource, orders: BinaryIO, events: int) -> None:
+def serve(source: RowReader, orders: BinaryIO, events: int) -> None:
     """Write shards until the parent goes.
 
     Args:
@@ -44,26 +49,30 @@ def serve(source: RowSource, orders: BinaryIO, events: int) -> None:
     """
 
     def say(**event: object) -> None:
-        os.write(events, json.dumps(event).encode() + b"\n")
+        view = memoryview(wire.encode(event))
+        while view:
+            view = view[os.write(events, view) :]
 
-    for order in _orders(orders):
+    say(event="ready")
+    for message in _orders(orders):
+        order = RowOrder.decode(message)
         try:
-            writer = RowShardWriter(order, lambda files, size: say(event="progress", files=files, bytes=size))
-            say(event="done", shard=order.shard, sha256=writer.run(source))
+            RowShardWriter(order, lambda files, size: say(event="progress", files=files, bytes=size)).run(source)
+            say(event="done", shard=order.number)
         except RowsFailed as error:
             failed = [[row.number, row.name, row.kind, row.why] for row in error.rows]
-            say(event="inputs", shard=order.shard, failed=failed)
+            say(event="inputs", shard=order.number, failed=failed)
         except DiskFailed as error:
-            say(event="disk", shard=order.shard, what=str(error.args[0]), errno=error.args[1])
+            say(event="disk", shard=order.number, what=str(error.args[0]), errno=error.args[1])
 
 
-def _orders(file: BinaryIO) -> Iterator[RowOrder]:
+def _orders(file: BinaryIO) -> Iterator[wire.Message]:
     """A thread reads them, so that a parent's death ends this process in the midst of a shard."""
-    waiting: queue.SimpleQueue[RowOrder] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[wire.Message] = queue.SimpleQueue()
 
     def listen() -> None:
         try:
-            while order := RowOrder.read(file):
+            while order := wire.read(file):
                 waiting.put(order)
         finally:
             os._exit(1)
@@ -74,12 +83,13 @@ def _orders(file: BinaryIO) -> Iterator[RowOrder]:
 
 
 def main() -> None:
-    """In a fresh interpreter: the source's spec is the first line of stdin."""
+    """In a fresh interpreter: the source's spec is the first message on stdin."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     events = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints must not be taken for an event
-    spec = json.loads(sys.stdin.buffer.readline())
-    serve(rebuild(spec), sys.stdin.buffer, events)
+    first = wire.read(sys.stdin.buffer)
+    if first is not None:
+        serve(rebuild(first.head["spec"]), sys.stdin.buffer, events)
 
 
 class Forked:
@@ -87,25 +97,33 @@ class Forked:
 
     Args:
         source: The live object.
+        foreign: Descriptors that the fork must not keep: a lock lives as long as any process holds it.
     """
 
     _parents_ends: set[int] = set()  # noqa: RUF012 - of all forks: a child must not keep its siblings' pipes open
 
-    def __init__(self, source: RowSource) -> None:
+    def __init__(self, source: RowReader, foreign: Sequence[int] = ()) -> None:
         pipes = [os.pipe() for _ in range(3)]
         (orders, self._orders), (self._events, events), (self._words, words) = pipes
-        sys.stdout.flush()
-        sys.stderr.flush()
+        self._reading = Reading()
+        parent, prctl = os.getpid(), ctypes.CDLL(None, use_errno=True).prctl  # loaded here: a fork should load nothing
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # what waits in a buffer would be written twice
+                stream.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            _child(source, orders, events, words, [*self._parents_ends, self._orders, self._events, self._words])
+            _tell_reading(source, self._reading)
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # also while its own code never comes to listen
+            if os.getppid() != parent:
+                os._exit(1)
+            _child(source, (orders, events, words), [*self._parents_ends, *foreign, self._orders, self._events, self._words])
         for descriptor in (orders, events, words):
             os.close(descriptor)
         self._own = {self._orders, self._events, self._words}
         self._parents_ends.update(self._own)
         self.stdin: IO[bytes] | None = os.fdopen(self._orders, "wb")
         self.stdout: IO[bytes] | None = os.fdopen(self._events, "rb")
-        self.stderr: IO[bytes] | None = os.fdopen(self._words, "rb")
+        self.stderr: IO[bytes] | None = _Words(self._words, self._reading)
         self.returncode: int | None = None
 
     def kill(self) -> None:
@@ -113,24 +131,78 @@ class Forked:
         if self.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
 
+    def poll(self) -> int | None:
+        """Its exit code, None while it runs."""
+        return self._reap(os.WNOHANG)
+
     def wait(self) -> int:
         """Its exit code, negative for a signal."""
+        code = self._reap(0)
+        assert code is not None
+        return code
+
+    def _reap(self, how: int) -> int | None:
         if self.returncode is None:
-            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            self._parents_ends.difference_update(self._own)
+            pid, status = os.waitpid(self.pid, how)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+                self._parents_ends.difference_update(self._own)
         return self.returncode
 
 
-def _child(source: RowSource, orders: int, events: int, words: int, foreign: list[int]) -> None:  # noqa: PLR0917 - its pipes
-    """The fork's whole life."""
+def _tell_reading(source: Any, reading: Reading) -> None:  # noqa: ANN401 - a source, maybe within another
+    """Where a live object's source, which may be within another, notes what it reads."""
+    while not hasattr(source, "reading") and hasattr(source, "inner"):
+        source = source.inner
+    if hasattr(source, "reading"):
+        source.reading = reading
+
+
+class _Words(io.FileIO):
+    """What a fork writes to its stderr; its last words say which sample it was reading."""
+
+    def __init__(self, descriptor: int, reading: Reading) -> None:
+        super().__init__(descriptor, "rb")
+        self._reading = reading
+
+    def readall(self) -> bytes:
+        """To the end."""
+        words, told = super().readall(), self._reading.told()
+        return words + f" ({told})".encode() if told else words
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """At most size bytes, or to the end."""
+        return self.readall() if size is None or size < 0 else super().read(size) or b""
+
+    def close(self) -> None:
+        """And give the shared memory back."""
+        super().close()
+        self._reading.close()
+
+
+def _child(source: RowReader, pipes: tuple[int, int, int], foreign: Sequence[int]) -> NoReturn:
+    """The fork's whole life.
+
+    Args:
+        source: The live object.
+        pipes: Its ends: orders, events, words.
+        foreign: Descriptors that are not its own.
+    """
+    orders, events, words = pipes
     try:
         os.setpgid(0, 0)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for descriptor in foreign:
             os.close(descriptor)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)  # whoever asks the terminal would be stopped, and wait for ever
         os.dup2(words, 1)
         os.dup2(words, 2)
+        sys.stdin = os.fdopen(0, closefd=False)  # whatever a test or a notebook has put there
+        sys.stdout = sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        faulthandler.enable(2, all_threads=False)
+        gc.freeze()  # what the parent has is not looked through, and stays shared
         torch = sys.modules.get("torch")
         if torch is not None:  # OpenMP's threads are not in the fork, and waiting for them would be forever
             torch.set_num_threads(1)

@@ -1,0 +1,121 @@
+"""What the environment tells: launchers and ranks, visible devices, the user's cache. The only place that reads it."""
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastfeed.errors import UsageError
+
+_LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+"""torchrun, Lightning and Accelerate; Open MPI; MPICH and Intel MPI; srun (SLURM_NTASKS is there in sbatch's script too)."""
+
+
+def launched_processes() -> tuple[str, int] | None:
+    """How many processes a launcher says that it started together with this one: (the variable, its number), or None.
+
+    Raises:
+        UsageError: The variable holds no number.
+    """
+    for name in _LAUNCHERS:
+        text = os.environ.get(name, "")
+        if text and not (text.isascii() and text.isdecimal()):
+            msg = f"the environment variable {name} should hold the number of processes"
+            raise UsageError(msg, got=repr(text))
+        if text and int(text) > 1:
+            return name, int(text)
+    return None
+
+
+def cache_folders() -> list[str]:
+    """Where files that can be made again may be kept, the first choice first: the user's cache, then the temporary folder.
+
+    XDG_CACHE_HOME is as the XDG Base Directory Specification 0.8 has it: ~/.cache where it is not set or not absolute.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):
+        cache = os.path.join(os.path.expanduser("~"), ".cache")
+    return [os.path.join(cache, "fastfeed"), os.path.join(tempfile.gettempdir(), f"fastfeed-{os.getuid()}")]
+
+
+_ALONE = "nothing in the environment tells of other ranks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchConfig:
+    """What the environment says of how this process was started: how many ranks share the machine, which GPUs it may see."""
+
+    local_ranks: int | None = None
+    """Processes of this job on this machine; None where nothing tells."""
+    local_ranks_why: str = _ALONE
+    """The variable that told it."""
+    world_ranks: int | None = None
+    """Processes of this job on all machines, where WORLD_SIZE tells."""
+    cpus_per_task: int | None = None
+    """Processors that Slurm gives each rank; None where Slurm's tasks are not the ranks."""
+    cuda_visible: str | None = None
+    """CUDA_VISIBLE_DEVICES."""
+    nvidia_visible: str | None = None
+    """NVIDIA_VISIBLE_DEVICES, which the NVIDIA container runtime reads."""
+    ignored: tuple[str, ...] = ()
+    """Variables that should hold a number and hold something else."""
+
+
+_LOCAL_RANKS = (
+    ("LOCAL_WORLD_SIZE", "torchrun, torchelastic, Accelerate"),
+    ("LOCAL_SIZE", "DeepSpeed"),
+    ("HOROVOD_LOCAL_SIZE", "Horovod"),
+    ("OMPI_COMM_WORLD_LOCAL_SIZE", "Open MPI"),
+    ("MPI_LOCALNRANKS", "MPICH, Intel MPI"),
+    ("MV2_COMM_WORLD_LOCAL_SIZE", "MVAPICH"),
+)
+"""Variables with the number of ranks on this machine, and who sets them; an inner launcher comes before an outer one."""
+_SLURM_TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")
+
+
+def launch_config(environment: Mapping[str, str] = os.environ) -> LaunchConfig:
+    """Read what launchers say of this process.
+
+    Args:
+        environment: The environment, as at the time of the call.
+    """
+    ignored: list[str] = []
+
+    def number(name: str) -> int | None:
+        text = environment.get(name, "").strip()
+        if text and not (text.isascii() and text.isdigit() and int(text) > 0):
+            ignored.append(f"{name}={text!r} is not a number from 1 and is ignored")
+            return None
+        return int(text) if text else None
+
+    inner = next(((count, f"{name}={count}, set by {who}") for name, who in _LOCAL_RANKS if (count := number(name))), None)
+    slurm = None if inner else _slurm_tasks(environment, ignored)
+    ranks, why = inner or slurm or (None, _ALONE)
+    return LaunchConfig(
+        local_ranks=ranks,
+        local_ranks_why=why,
+        world_ranks=number("WORLD_SIZE"),
+        cpus_per_task=number("SLURM_CPUS_PER_TASK") if slurm else None,
+        cuda_visible=environment.get("CUDA_VISIBLE_DEVICES"),
+        nvidia_visible=environment.get("NVIDIA_VISIBLE_DEVICES"),
+        ignored=tuple(ignored),
+    )
+
+
+def _slurm_tasks(environment: Mapping[str, str], ignored: list[str]) -> tuple[int, str] | None:
+    """Tasks of this Slurm step on this node: the list is by node, run-length coded, "5,4(x3)" (man srun).
+
+    Only what srun sets for a step counts: in a batch script, SLURM_NTASKS_PER_NODE tells of tasks that are not running.
+    """
+    text, node = environment.get("SLURM_STEP_TASKS_PER_NODE"), environment.get("SLURM_NODEID", "0")
+    if text is None:
+        return None
+    counts: list[int] = []
+    for part in text.split(","):
+        match = _SLURM_TASKS.fullmatch(part.strip())
+        counts += [int(match[1])] * int(match[2] or 1) if match else []
+    if not (node.isdigit() and int(node) < len(counts) and counts[int(node)] > 0):
+        ignored.append(f"SLURM_STEP_TASKS_PER_NODE={text!r} does not tell of node {node} and is ignored")
+        return None
+    return counts[int(node)], f"SLURM_STEP_TASKS_PER_NODE={text}, set by srun"

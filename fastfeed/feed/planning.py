@@ -1,0 +1,62 @@
+"""What the planner of workers is told: the user's request, and what process, dataset and machine are."""
+
+import multiprocessing
+import resource
+import sys
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch.utils.data import IterableDataset
+
+from fastfeed.feed.ceilings import SizingFacts, StartMethod, WorkerRequest
+from fastfeed.feed.sizing import WorkerPlan, plan_workers
+from fastfeed.machine import survey
+from fastfeed.mounts import file_system
+
+
+def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: bool, torch_numbers: bool = False) -> WorkerPlan:  # noqa: ANN401
+    """Decide workers, prefetching and pinning. Nothing of the dataset is touched but its length and, of ours, its path.
+
+    Args:
+        dataset: What is read.
+        request: What the user passed.
+        own: Whether the dataset is one of ours.
+        block_order: Whether it is read in sequential blocks.
+        torch_numbers: Whether random numbers shall be those of torch's loader.
+    """
+    if isinstance(dataset, IterableDataset) and request.num_workers is None:
+        # each worker would read a stream of its own, and most streams do not know of the others
+        request = _without_workers(request)
+    return plan_workers(request, replace(_facts(dataset, own=own, block_order=block_order), torch_numbers=torch_numbers))
+
+
+def _without_workers(request: WorkerRequest) -> WorkerRequest:
+    return WorkerRequest(num_workers=0, pin_memory=request.pin_memory, batches=request.batches)
+
+
+def _facts(dataset: Any, *, own: bool, block_order: bool) -> SizingFacts:  # noqa: ANN401
+    path = getattr(dataset, "path", None) if own else getattr(dataset, "root", None)
+    return SizingFacts(
+        machine=survey(),
+        start_method=cast("StartMethod", multiprocessing.get_start_method()),
+        own_dataset=own,
+        file_system=file_system(path) if isinstance(path, str) else None,
+        block_order=block_order,
+        sharing=torch.multiprocessing.get_sharing_strategy(),  # type: ignore[no-untyped-call]
+        daemonic=multiprocessing.current_process().daemon,
+        guarded_main=_is_guarded(),
+    )
+
+
+def _is_guarded() -> bool | None:
+    """Whether the main module may be imported again by a spawned worker; None where that cannot be told."""
+    main = sys.modules.get("__main__")
+    return True if main is None or getattr(main, "__file__", None) is None else None
+
+
+def raise_descriptors(plan: WorkerPlan) -> None:
+    """Raise this process's soft limit of open files where the plan says so."""
+    if plan.decided and plan.descriptor_limit is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (plan.descriptor_limit, hard))

@@ -1,0 +1,76 @@
+"""A Python object by its name: "package.module:name" or "path/file.py:name"."""
+
+import os
+import re
+import sys
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+from typing import Any
+
+from fastfeed.errors import UsageError
+
+_NAMED = re.compile(r"(?:[^:]+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_PREFIX = "fastfeed_source_"
+"""Before the name of a module that is loaded from a file, so that no other is called so."""
+_HINT = "A Python object is package.module:name or path/file.py:name."
+
+
+def is_named(text: str) -> bool:
+    """Whether a text may be the name of an object."""
+    return _NAMED.fullmatch(text) is not None
+
+
+def load_object(text: str) -> Any:  # noqa: ANN401 - whatever is there
+    """The object that a name names, called without arguments if it is no dataset itself.
+
+    Raises:
+        UsageError: There is no such module or name, or making it fails.
+    """
+    home, _, name = text.rpartition(":")
+    try:
+        found: Any = _module(home)
+    except Exception as error:  # whatever the module's own code raises
+        msg = f"{home} cannot be imported ({type(error).__name__}: {error})"
+        raise UsageError(msg, got=text, hint=_HINT) from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            msg = f"{home} has nothing that is called {name}"
+            raise UsageError(msg, got=text, hint=_HINT)
+        found = getattr(found, part)
+    is_data = not isinstance(found, type) and (hasattr(found, "__getitem__") or hasattr(found, "__iter__"))
+    if not callable(found) or is_data:
+        return found
+    try:
+        return found()
+    except Exception as error:
+        msg = f"{text} is called without arguments to give the dataset, and that fails ({type(error).__name__}: {error})"
+        hint = "Name a dataset, or a function without arguments that gives one."
+        raise UsageError(msg, got=text, hint=hint) from error
+
+
+def type_name(thing: object) -> str:
+    """How messages call the type of an object."""
+    return f"{type(thing).__module__.removeprefix(_PREFIX)}.{type(thing).__qualname__}"
+
+
+def _module(home: str) -> ModuleType:
+    """A module by its name, as seen from the working directory, or by its file."""
+    if not home.endswith(".py"):
+        _first_on_path(os.getcwd())
+        return import_module(home)
+    path = os.path.abspath(home)
+    name = _PREFIX + os.path.basename(home)[:-3]
+    spec = spec_from_file_location(name, path)
+    assert spec is not None  # the name ends in .py
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    _first_on_path(os.path.dirname(path))
+    sys.modules[name] = module  # dataclasses and others look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def _first_on_path(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)

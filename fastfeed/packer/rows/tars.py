@@ -1,0 +1,110 @@
+"""Tars that somebody else wrote as a source of rows: read where they are, through an index of them, and packed anew."""
+
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from shutil import rmtree
+from typing import Any
+
+from fastfeed.archive.index import SAMPLE
+from fastfeed.archive.shard import CLASS_FIELD
+from fastfeed.archive.tars import TarSet
+from fastfeed.config import RowConfig
+from fastfeed.errors import DestinationError, FastfeedError, UsageError
+from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember
+from fastfeed.packer.rows.values import safe_path
+from fastfeed.source.scan import LeftOut
+from fastfeed.source.tarfiles import find_tars
+from fastfeed.source.tarindex import look_up, make, result_of, store_of
+from fastfeed.store.members import MemberReader
+from fastfeed.units import format_count
+
+
+class TarRows:
+    """The samples of tars.
+
+    Args:
+        tars: Their index.
+        why: Where it comes from, in words; empty where it was there.
+    """
+
+    def __init__(self, tars: TarSet, why: str = "") -> None:
+        self.tars, self.why = tars, why
+        self._reader = MemberReader(tars, store_of(tars))
+        self._labels = tars.index.has(SAMPLE, "label")
+
+    @classmethod
+    def of_paths(cls, paths: Sequence[str], config: RowConfig) -> "TarRows":
+        """Index tars, or find them indexed.
+
+        Args:
+            paths: Of the tars, or patterns.
+            config: Has nothing to say here: fields and keys are the tars'.
+
+        Raises:
+            SourceError: No tar has a sample.
+            UsageError: An option that is for lists and tables.
+        """
+        if config != RowConfig():
+            msg = "label, key, column and the like are for lists and tables: fields and keys of tars are as they are"
+            raise UsageError(msg)
+        found = find_tars(paths)
+        known, _ = look_up(found, None)
+        if known is not None:
+            return cls(known)
+        try:
+            return cls(make(found, None)[0], "their index was made, and is kept beside them")
+        except DestinationError:
+            folder = tempfile.mkdtemp(prefix="fastfeed-index-")
+            rows = cls(make(found, folder)[0], "their index was made for this pack alone: nothing can be written beside them")
+            weakref.finalize(rows, rmtree, folder, ignore_errors=True)
+            return rows
+
+    def facts(self) -> RowFacts:
+        """What is known beforehand."""
+        tars, result = self.tars, result_of(self.tars)
+        keys = [tars.key(position) for position in range(len(tars))]
+        names = [os.fsdecode(tars.source(position) or b"") for position in range(len(tars))]
+        lost = tuple(
+            LeftOut(tars.base, "unreadable", f"{kind.count} x {kind.kind}: {'; '.join(kind.examples)}")
+            for kind in result.found if kind.lost
+        )  # fmt: skip
+        noted = [f"{format_count(kind.count, 'finding')} of kind {kind.kind}: {kind.examples[0]}" for kind in result.found]
+        why = [f"{format_count(len(tars.tars), 'tar')} with {format_count(len(tars), 'sample')}, packed anew"]
+        why += [self.why] if self.why else []
+        why += ["the class of each sample is in its cls member"] if self._labels else []
+        return RowFacts(
+            count=len(tars), source_bytes=sum(place.stop - place.start for p in range(len(tars)) for place in tars.places(p)),
+            exact=True, files=len(tars.tars), layout="tars", stems=keys, names=names, numbered_classes=self._labels,
+            identity={"tars": [[entry.file, entry.size_bytes, entry.mtime_ns] for entry in tars.tars]},
+            fields=tars.fields, columns=(), left_out=lost, max_field_bytes=max(map(len, (*tars.fields, CLASS_FIELD))),
+            why=tuple(why), notes=tuple(noted),
+        )  # fmt: skip
+
+    def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
+        """Samples in the order asked for."""
+        for number in numbers:
+            try:
+                yield self._row(number)
+            except FastfeedError as error:
+                name = os.fsdecode(self.tars.source(number) or b"") or f"sample {number}"
+                yield RowFailed(number, name, "unreadable", str(error))
+
+    def _row(self, number: int) -> Row:
+        members, label = [], self.tars.label(number) if self._labels else None
+        for place in self.tars.places(number):
+            if place.field == CLASS_FIELD and label is not None:
+                continue  # the writer writes it as every class member is written
+            data = self._reader.read(number, place)
+            members.append(RowMember(place.field, data, safe_path(os.fsdecode(self.tars.name_of(number, place)))))
+        return Row(tuple(sorted(members)), label)
+
+    def spec(self) -> Mapping[str, object]:
+        """The index and the folder of the tars."""
+        return {"kind": "tars", "index": self.tars.index.path, "base": self.tars.base}
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> "TarRows":
+        """In a worker."""
+        return cls(TarSet(spec["index"], spec["base"]))

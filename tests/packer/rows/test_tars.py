@@ -1,0 +1,102 @@
+import os
+import stat
+import tarfile
+from io import BytesIO
+
+import pytest
+from helpers import SHARED_DATA, encoded, files_below, photo
+from packing import contents, read_back
+
+import fastfeed
+from fastfeed.config import RowConfig
+from fastfeed.errors import SourceUnreadable, UsageError
+from fastfeed.packer.rows.tars import TarRows
+
+
+def tar(path, members):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as file:
+        for name, data in members:
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime = len(data), 1.5  # a PAX header each, as webdataset writes
+            file.addfile(entry, BytesIO(data))
+    return path
+
+
+def wds(folder, tars=2, each=5, label=True):
+    for number in range(tars):
+        members = []
+        for at in range(each):
+            key = f"a dir/{number}x{at:03d}" if at == 0 else f"dir/{number}{at:03d}"
+            members += [(f"{key}.jpg", encoded(photo(number * 10 + at))), (f"{key}.json", b'{"at": %d}' % at)]
+            members += [(f"{key}.cls", b"%d" % (at % 3))] if label else []
+        tar(folder / f"set-{number:03d}.tar", members)
+    return folder
+
+
+def test_samples_of_tars_are_packed_byte_for_byte_whatever_the_workers(tmp_path):
+    source = wds(tmp_path / "s")
+    result = fastfeed.pack(f"{source}/*.tar", tmp_path / "1", workers=1, shards=3)
+    fastfeed.pack(f"{source}/*.tar", tmp_path / "2", workers=2, shards=3)
+    assert files_below(tmp_path / "1") == files_below(tmp_path / "2")
+    assert fastfeed.verify(tmp_path / "1").ok
+    dataset = result.datasets[0]
+    assert (dataset.samples, dataset.fields, dataset.classes) == (10, ("cls", "jpg", "json"), 3)
+    before, after = fastfeed.open(f"{source}/*.tar"), fastfeed.open(tmp_path / "1")
+    assert [sample["json"] for sample in after] == [sample["json"] for sample in before]
+    assert [sample["cls"] for sample in after] == [sample["cls"] for sample in before] == list(after.targets)
+    found = contents(read_back(tmp_path / "1"))
+    assert found["dir/0001.jpg"] == encoded(photo(1))
+    again = fastfeed.pack(f"{source}/*.tar", tmp_path / "1", shards=3)
+    assert again.already_packed
+
+
+def test_without_labels_and_with_keys_that_tars_share(tmp_path):
+    for number in range(2):
+        tar(tmp_path / "s" / f"{number}.tar", [("1.txt", b"%d" % number), ("2.txt", b"x")])
+    fastfeed.pack(f"{tmp_path}/s/*.tar", tmp_path / "out")
+    ds = fastfeed.open(tmp_path / "out")
+    assert [sample["txt"] for sample in ds] == ["0", "x", "1", "x"] and len({ds.identity(at).key for at in range(4)}) == 4
+    assert fastfeed.verify(tmp_path / "out").ok
+
+
+def test_damage_stops_and_skip_leaves_it_out_and_records_it(tmp_path):
+    source = wds(tmp_path / "s", tars=1)
+    raw = bytearray((source / "set-000.tar").read_bytes())
+    at = raw.index(b"dir/0002.jpg")
+    raw[at + 148] ^= 0xFF
+    (source / "set-000.tar").write_bytes(raw)
+    with pytest.raises(SourceUnreadable, match="cannot be read"):
+        fastfeed.pack(source / "set-000.tar", tmp_path / "out")
+    result = fastfeed.pack(source / "set-000.tar", tmp_path / "out", on_error="skip")
+    assert result.skipped and result.datasets[0].samples == 4 and fastfeed.verify(tmp_path / "out").ok
+
+
+def test_a_folder_that_cannot_be_written_gets_an_index_for_this_pack_alone(tmp_path):
+    source = wds(tmp_path / "s")
+    if os.geteuid() == 0:
+        pytest.skip("root writes everywhere")
+    source.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    rows = TarRows.of_paths([f"{source}/*.tar"], RowConfig())
+    assert "for this pack alone" in " ".join(rows.facts().why) and not (source / ".fastfeed-index").exists()
+
+
+def test_options_of_lists_do_not_apply(tmp_path):
+    with pytest.raises(UsageError, match="fields and keys of tars are as they are"):
+        fastfeed.pack(f"{wds(tmp_path / 's')}/*.tar", tmp_path / "out", label="cls")
+
+
+@pytest.mark.skipif(not (SHARED_DATA / "wds-real").is_dir(), reason="../shared/data/wds-real is not here")
+def test_real_tars_packed_anew_hold_the_same_samples(tmp_path):
+    real = SHARED_DATA / "wds-real" / "dali-mnist"
+    tars = sorted(real.rglob("*.tar"))
+    if not tars:
+        pytest.skip("no tar in ../shared/data/wds-real/dali-mnist")
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    for path in tars[:2]:
+        (copies / path.name).write_bytes(path.read_bytes())
+    fastfeed.pack(f"{copies}/*.tar", tmp_path / "out", on_error="skip")
+    before = fastfeed.open(f"{copies}/*.tar")
+    after = fastfeed.open(tmp_path / "out")
+    assert len(before) == len(after) and fastfeed.verify(tmp_path / "out").ok

@@ -1,0 +1,116 @@
+"""fastfeed/environment.py: what launchers say, and where things may be kept."""
+
+import os
+
+import pytest
+
+from fastfeed.environment import cache_folders, launch_config, launched_processes
+from fastfeed.errors import UsageError
+
+
+def test_what_can_be_made_again_lies_in_the_users_cache_or_the_temporary_folder(monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", "/scratch")
+    monkeypatch.setenv("HOME", "/home/me")
+    last = f"/scratch/fastfeed-{os.getuid()}"
+    for value, first in (
+        ("/cache", "/cache/fastfeed"),
+        ("relative", "/home/me/.cache/fastfeed"),
+        ("", "/home/me/.cache/fastfeed"),
+    ):
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        assert cache_folders() == [first, last]
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folders() == ["/home/me/.cache/fastfeed", last]
+
+
+# ---------------------------------------------------------------------------------------------------- launchers
+@pytest.fixture
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment that no launcher has written to."""
+    for name in LAUNCHERS:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_a_launcher_says_how_many_processes(no_launcher, name):
+    assert launched_processes() is None
+    no_launcher.setenv(name, "8")
+    assert launched_processes() == (name, 8)
+
+
+@pytest.mark.parametrize("text", ["", "1", "0"])
+def test_one_process_is_no_launch(no_launcher, text):
+    no_launcher.setenv("WORLD_SIZE", text)
+    assert launched_processes() is None
+    no_launcher.setenv("SLURM_STEP_NUM_TASKS", "4")
+    assert launched_processes() == ("SLURM_STEP_NUM_TASKS", 4)
+
+
+@pytest.mark.parametrize("text", ["two", "-1", "2.0", "\u0663"])
+def test_a_launcher_that_says_no_number(no_launcher, text):
+    no_launcher.setenv("WORLD_SIZE", text)
+    with pytest.raises(UsageError, match="the environment variable WORLD_SIZE should hold the number of processes: got"):
+        launched_processes()
+
+
+@pytest.mark.parametrize(
+    ("environment", "ranks", "why"),
+    [
+        ({}, None, "nothing in the environment tells of other ranks"),
+        ({"LOCAL_WORLD_SIZE": "8"}, 8, "LOCAL_WORLD_SIZE=8, set by torchrun, torchelastic, Accelerate"),
+        ({"LOCAL_SIZE": "4"}, 4, "LOCAL_SIZE=4, set by DeepSpeed"),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 2, "OMPI_COMM_WORLD_LOCAL_SIZE=2, set by Open MPI"),
+        ({"MPI_LOCALNRANKS": "2"}, 2, "MPI_LOCALNRANKS=2, set by MPICH, Intel MPI"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "4"}, 4, "SLURM_STEP_TASKS_PER_NODE=4, set by srun"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "5,4(x3)", "SLURM_NODEID": "0"}, 5, "SLURM_STEP_TASKS_PER_NODE=5,4(x3), set by srun"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "5,4(x3)", "SLURM_NODEID": "3"}, 4, "SLURM_STEP_TASKS_PER_NODE=5,4(x3), set by srun"),
+        ({"SLURM_NTASKS_PER_NODE": "8"}, None, "nothing in the environment tells of other ranks"),  # a batch script, no srun
+        (
+            {"LOCAL_WORLD_SIZE": "8", "SLURM_STEP_TASKS_PER_NODE": "1"},
+            8,
+            "LOCAL_WORLD_SIZE=8, set by torchrun, torchelastic, Accelerate",
+        ),
+    ],
+)
+def test_local_ranks_of_launchers(environment, ranks, why):
+    found = launch_config(environment)
+    assert (found.local_ranks, found.local_ranks_why, found.ignored) == (ranks, why, ())
+
+
+@pytest.mark.parametrize(
+    ("environment", "ignored"),
+    [
+        ({"LOCAL_WORLD_SIZE": "many"}, "LOCAL_WORLD_SIZE='many' is not a number from 1 and is ignored"),
+        ({"LOCAL_WORLD_SIZE": "0"}, "LOCAL_WORLD_SIZE='0' is not a number from 1 and is ignored"),
+        ({"WORLD_SIZE": "-1"}, "WORLD_SIZE='-1' is not a number from 1 and is ignored"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "x"}, "SLURM_STEP_TASKS_PER_NODE='x' does not tell of node 0 and is ignored"),
+        (
+            {"SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "1"},
+            "SLURM_STEP_TASKS_PER_NODE='2' does not tell of node 1 and is ignored",
+        ),
+    ],
+)
+def test_variables_that_make_no_sense_are_named(environment, ignored):
+    found = launch_config(environment)
+    assert (found.local_ranks, found.ignored) == (None, (ignored,))
+
+
+def test_what_slurm_gives_a_task_counts_where_tasks_are_ranks():
+    step = {"SLURM_STEP_TASKS_PER_NODE": "4", "SLURM_CPUS_PER_TASK": "8"}
+    assert launch_config(step).cpus_per_task == 8
+    assert launch_config(step | {"LOCAL_WORLD_SIZE": "4"}).cpus_per_task is None
+
+
+def test_devices_are_handed_on_as_they_are():
+    found = launch_config({"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "all", "WORLD_SIZE": "16"})
+    assert (found.cuda_visible, found.nvidia_visible, found.world_ranks) == ("", "all", 16)
+    assert launch_config({}).cuda_visible is None
+
+
+def test_the_environment_of_now_is_read(monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert launch_config().local_ranks == 3
