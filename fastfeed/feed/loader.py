@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.utils.data import BatchSampler, Dataset, IterableDataset, IterDataPipe, Sampler
@@ -132,7 +133,7 @@ class DataLoader(TorchDataLoader[Any]):
         ours = self._order_of(dataset, shuffle=bool(shuffle), drop_last=drop_last, given=(sampler, batch_sampler))
         self.plan = self._planned(dataset, batch_size, asked, {
             "prefetch_factor": prefetch_factor, "pin_memory": pin_memory, "persistent_workers": persistent_workers,
-            "multiprocessing_context": multiprocessing_context if isinstance(multiprocessing_context, str) else None,
+            "multiprocessing_context": multiprocessing_context,
         })  # fmt: skip
         """What was decided, and why: print it."""
         workers = self.plan.num_workers if asked is None else asked
@@ -158,13 +159,21 @@ class DataLoader(TorchDataLoader[Any]):
         self._told = self._length_asked = False
         self._streaming: TorchDataLoader[Any] | None = None
 
-    def _planned(self, dataset: Any, batch_size: int | None, workers: int | None, given: Mapping[str, Any]) -> WorkerPlan:  # noqa: ANN401
-        size = len(dataset) if hasattr(dataset, "__len__") and not isinstance(dataset, IterableDataset) else None
-        batches = None if size is None else -(-size // (batch_size or 1))
-        own = isinstance(dataset, PackedDataset)
-        legal = workers is None or workers >= 0  # else torch says what is wrong
-        request = WorkerRequest(num_workers=workers if legal else 0, batches=batches, **given)
-        return plan_of(dataset, request, own=own, block_order=self.shuffle_mode == "block", torch_numbers=self.rng == "torch")
+    def _planned(self, dataset: Any, batch_size: Any, workers: Any, given: Mapping[str, Any]) -> WorkerPlan:  # noqa: ANN401
+        """The plan. Of values that torch refuses none is looked at: it says what is wrong with them."""
+        size = None if isinstance(dataset, IterableDataset) else _length(dataset)
+        batch = batch_size if isinstance(batch_size, int) and batch_size > 0 else 1
+        batches = None if size is None else -(-size // batch)
+        legal = workers is None or (isinstance(workers, int | np.integer) and workers >= 0)
+        ahead, method = given["prefetch_factor"], given["multiprocessing_context"]
+        request = WorkerRequest(
+            num_workers=workers if legal else 0, batches=batches, pin_memory=given["pin_memory"],
+            persistent_workers=given["persistent_workers"], 
+            prefetch_factor=ahead if isinstance(ahead, int) and ahead > 0 else None,
+            multiprocessing_context=method if method in torch.multiprocessing.get_all_start_methods() else None,
+        )  # fmt: skip
+        own, block = isinstance(dataset, PackedDataset), self.shuffle_mode == "block"
+        return plan_of(dataset, request, own=own, block_order=block, torch_numbers=self.rng == "torch")
 
     def _order_of(self, dataset: Any, *, shuffle: bool, drop_last: bool, given: tuple[Any, Any]) -> OrderSampler | None:  # noqa: ANN401
         """Our sampler, where something was asked for that only it can do."""
@@ -362,6 +371,14 @@ class DataLoader(TorchDataLoader[Any]):
             msg = "only an order of the loader's own can be gone on with"
             raise UsageError(msg, hint="Give seed= (or distributed=), and no sampler or batch_sampler.")
         return own
+
+
+def _length(dataset: Any) -> int | None:  # noqa: ANN401 - any dataset
+    """How many samples; None where it does not tell, which torch allows with a sampler."""
+    try:
+        return len(dataset)
+    except Exception:  # noqa: BLE001 - a plan can do without; who needs the length asks again, and raises
+        return None
 
 
 def _prove_stream(dataset: object, asked: Mapping[str, bool]) -> None:
