@@ -3,9 +3,11 @@
 import multiprocessing
 import resource
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch.utils.data import IterableDataset
 
@@ -13,6 +15,36 @@ from fastfeed.feed.ceilings import SizingFacts, StartMethod, WorkerRequest
 from fastfeed.feed.sizing import WorkerPlan, plan_workers
 from fastfeed.machine import survey
 from fastfeed.mounts import file_system
+
+
+def request_of(dataset: Any, batch_size: Any, workers: Any, given: Mapping[str, Any]) -> WorkerRequest:  # noqa: ANN401
+    """What the user passed, for the planner. Values that torch refuses are left out: it says what is wrong with them.
+
+    Args:
+        dataset: Any dataset; its length is asked for.
+        batch_size: As given.
+        workers: As given; None where they are left to us.
+        given: prefetch_factor, pin_memory, persistent_workers, multiprocessing_context: as given.
+    """
+    size = None if isinstance(dataset, IterableDataset) else _length(dataset)
+    batch = batch_size if isinstance(batch_size, int) and batch_size > 0 else 1
+    ahead, method = given["prefetch_factor"], given["multiprocessing_context"]
+    return WorkerRequest(
+        num_workers=workers if workers is None or (isinstance(workers, int | np.integer) and workers >= 0) else 0,
+        batches=None if size is None else -(-size // batch),
+        pin_memory=given["pin_memory"],
+        persistent_workers=given["persistent_workers"],
+        prefetch_factor=ahead if isinstance(ahead, int) and ahead > 0 else None,
+        multiprocessing_context=method if method in multiprocessing.get_all_start_methods() else None,
+    )
+
+
+def _length(dataset: Any) -> int | None:  # noqa: ANN401 - any dataset
+    """How many samples; None where it does not tell, which torch allows with a sampler."""
+    try:
+        return len(dataset)
+    except Exception:  # noqa: BLE001 - a plan can do without; who needs the length asks again, and raises
+        return None
 
 
 def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: bool, torch_numbers: bool = False) -> WorkerPlan:  # noqa: ANN401
