@@ -106,13 +106,6 @@ def mixed_up(samples: list[Any]) -> Any:
     return [sample[0] for sample in samples], torch.rand(1), np.random.rand(), random.random()
 
 
-def set_start(worker: int) -> None:
-    """A worker_init_fn that changes the dataset that it finds."""
-    info: Any = get_worker_info()
-    assert isinstance(info.dataset, Numbers)
-    info.dataset.offset = 100 * (worker + 1)
-
-
 class Offset(Numbers):
     """Sample i is i and what worker_init_fn has left."""
 
@@ -120,6 +113,13 @@ class Offset(Numbers):
 
     def __getitem__(self, index: int) -> Any:
         return index + self.offset
+
+
+def set_start(worker: int) -> None:
+    """A worker_init_fn that changes the dataset that it finds."""
+    info: Any = get_worker_info()
+    assert isinstance(info.dataset, Offset)
+    info.dataset.offset = 100 * (worker + 1)
 
 
 def equal(one: Any, other: Any) -> bool:

@@ -90,6 +90,8 @@ class SizingFacts:
     """Size of the pickled dataset, which each spawned worker holds once."""
     own_dataset: bool = False
     """Whether the dataset is one of ours, of which it is known that workers may outlive an epoch."""
+    torch_numbers: bool = False
+    """Whether random numbers shall be those of torch's loader, which persistent workers would draw otherwise."""
     file_system: FileSystem | None = None
     """What holds the data; None where that is not known."""
     block_order: bool = False

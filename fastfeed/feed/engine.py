@@ -4,7 +4,6 @@ Only public parts of torch are used: an inner loader with batch_size=None draws 
 as the loader that it stands for, so order, base seed, worker seeds and batches are torch's (tests compare them).
 """
 
-import inspect
 import logging
 import time
 import weakref
@@ -14,11 +13,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.feed.crew import Crew, WorkerLost, about_workers, name_deaths
 from fastfeed.feed.faults import ErrorCaps, FaultCounter
 from fastfeed.feed.fetch import Failure, Fetcher, FetchRules, WorkerInit, identity
+from fastfeed.feed.inner import InnerLoader, in_order_option
 from fastfeed.feed.naming import indices_text, sample_name
 from fastfeed.feed.raised import raised
 from fastfeed.feed.tasks import Pass, TaskOrder
@@ -26,8 +25,6 @@ from fastfeed.feed.watchman import Watchman
 from fastfeed.feed.workers import Workers
 
 LOG = logging.getLogger("fastfeed.loader")
-HAS_IN_ORDER = "in_order" in inspect.signature(TorchDataLoader.__init__).parameters
-"""From torch 2.7 on."""
 _DYING_SECONDS = 2.0
 _AHEAD_FACTOR = 4
 """Where one slow batch holds up those that are done, so many times the usual number may wait for it."""
@@ -62,13 +59,6 @@ class Draw:
     generator: torch.Generator | None
     base: int | None = None
     """Of sample mode's random numbers; None in torch mode."""
-
-
-class InnerLoader(TorchDataLoader[Any]):
-    """torch's loader; the outer one has warned about too many workers already."""
-
-    def check_worker_number_rationality(self) -> None:
-        """Once is enough."""
 
 
 class Engine:
@@ -117,7 +107,6 @@ class Engine:
         init = None
         if workers is not None:
             init = WorkerInit(options.worker_init_fn, stack_paths=workers.stack_paths)
-        extra: dict[str, Any] = {"in_order": options.in_order} if HAS_IN_ORDER else {}
         fetcher = Fetcher(self.dataset, rules, None if workers is None else workers.whereabouts)
         loader = InnerLoader(
             fetcher,  # type: ignore[arg-type]  # it stands for one
@@ -125,7 +114,8 @@ class Engine:
             timeout=options.timeout, worker_init_fn=init, generator=generator,
             multiprocessing_context=options.multiprocessing_context if count else None,
             prefetch_factor=options.prefetch_factor if count else None,
-            persistent_workers=options.persistent_workers, pin_memory_device=options.pin_memory_device, **extra,
+            persistent_workers=options.persistent_workers, pin_memory_device=options.pin_memory_device,
+            **in_order_option(in_order=options.in_order),
         )  # fmt: skip
         return _Made(loader, fetcher, order, Crew(workers, order, self.dataset), options, rules)
 

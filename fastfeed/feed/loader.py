@@ -12,18 +12,17 @@ from torch.utils.data import BatchSampler, Dataset, IterableDataset, IterDataPip
 from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.errors import UsageError
-from fastfeed.feed.ceilings import WorkerRequest
 from fastfeed.feed.dataset import PackedDataset
-from fastfeed.feed.engine import HAS_IN_ORDER, Draw, Engine, EpochIterator, Handed, InnerLoader, InnerOptions
+from fastfeed.feed.engine import Draw, Engine, EpochIterator, Handed, InnerOptions
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.generators import stored_generators
+from fastfeed.feed.inner import HAS_IN_ORDER, in_order_option
 from fastfeed.feed.naming import indices_text, sample_id
 from fastfeed.feed.order import FeedSampler, OrderSampler
-from fastfeed.feed.planning import plan_of, raise_descriptors
+from fastfeed.feed.planning import plan_of, raise_descriptors, request_of
 from fastfeed.feed.ranks import Distributed
-from fastfeed.feed.sizing import WorkerPlan
-from fastfeed.feed.streams import Stream, StreamCollate, StreamInit
+from fastfeed.feed.streams import stream_loader
 
 _STATE_VERSION = 1
 LOG = logging.getLogger("fastfeed.loader")
@@ -130,24 +129,25 @@ class DataLoader(TorchDataLoader[Any]):
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
         self.with_index, self.hang_seconds = with_index, hang_seconds
         ours = self._order_of(dataset, shuffle=bool(shuffle), drop_last=drop_last, given=(sampler, batch_sampler))
-        self.plan = self._planned(dataset, batch_size, asked, {
+        request = request_of(dataset, batch_size, asked, {
             "prefetch_factor": prefetch_factor, "pin_memory": pin_memory, "persistent_workers": persistent_workers,
-            "multiprocessing_context": multiprocessing_context if isinstance(multiprocessing_context, str) else None,
+            "multiprocessing_context": multiprocessing_context,
         })  # fmt: skip
+        own, numbers = isinstance(dataset, PackedDataset), self.rng == "torch"
+        self.plan = plan_of(dataset, request, own=own, block_order=shuffle_mode == "block", torch_numbers=numbers)
         """What was decided, and why: print it."""
         workers = self.plan.num_workers if asked is None else asked
         if asked is None and not workers:
             prefetch_factor = multiprocessing_context = None
             persistent_workers = False
         ahead = self.plan.prefetch_factor if prefetch_factor is None and workers else prefetch_factor
-        extra: dict[str, Any] = {"in_order": in_order} if HAS_IN_ORDER else {}
         super().__init__(
             dataset, batch_size, None if ours is not None else shuffle, ours if ours is not None else sampler,
             batch_sampler,  # type: ignore[arg-type]  # torch's annotation says lists, its code takes any batch
             workers, collate_fn, self.plan.pin_memory if pin_memory is None else pin_memory, drop_last, timeout, worker_init_fn,
             multiprocessing_context, generator, prefetch_factor=ahead,
             persistent_workers=self.plan.persistent_workers if persistent_workers is None else persistent_workers,
-            pin_memory_device=pin_memory_device, **extra,
+            pin_memory_device=pin_memory_device, **in_order_option(in_order=in_order),
         )  # fmt: skip
         if not HAS_IN_ORDER:
             self.in_order = in_order
@@ -157,14 +157,6 @@ class DataLoader(TorchDataLoader[Any]):
         """Of the pass that was begun last, unless a position was loaded since."""
         self._told = self._length_asked = False
         self._streaming: TorchDataLoader[Any] | None = None
-
-    def _planned(self, dataset: Any, batch_size: int | None, workers: int | None, given: Mapping[str, Any]) -> WorkerPlan:  # noqa: ANN401
-        size = len(dataset) if hasattr(dataset, "__len__") and not isinstance(dataset, IterableDataset) else None
-        batches = None if size is None else -(-size // (batch_size or 1))
-        own = isinstance(dataset, PackedDataset)
-        legal = workers is None or workers >= 0  # else torch says what is wrong
-        request = WorkerRequest(num_workers=workers if legal else 0, batches=batches, **given)
-        return plan_of(dataset, request, own=own, block_order=self.shuffle_mode == "block")
 
     def _order_of(self, dataset: Any, *, shuffle: bool, drop_last: bool, given: tuple[Any, Any]) -> OrderSampler | None:  # noqa: ANN401
         """Our sampler, where something was asked for that only it can do."""
@@ -225,22 +217,10 @@ class DataLoader(TorchDataLoader[Any]):
     def _stream(self) -> TorchDataLoader[Any]:
         """The loader of an IterableDataset, as torch's with what it would hang at told instead (feed/streams.py)."""
         if self._streaming is None or not self.persistent_workers:
-            self._streaming = self._new_stream()
+            self._streaming = stream_loader(self)
         if self._length_asked:
             len(self._streaming)  # torch warns of a wrong length where it was asked for
         return self._streaming
-
-    def _new_stream(self) -> TorchDataLoader[Any]:
-        extra: dict[str, Any] = {"in_order": self.in_order} if HAS_IN_ORDER else {}
-        return InnerLoader(
-            Stream(self.dataset),  # type: ignore[arg-type]  # only for these is it called
-            batch_size=self.batch_size, drop_last=self.drop_last, collate_fn=StreamCollate(self.collate_fn),
-            num_workers=self.num_workers, prefetch_factor=self.prefetch_factor, pin_memory=self.pin_memory,
-            pin_memory_device=self.pin_memory_device, timeout=self.timeout, generator=self.generator,
-            worker_init_fn=StreamInit(self.worker_init_fn) if self.num_workers else None,
-            multiprocessing_context=self.multiprocessing_context if self.num_workers else None,
-            persistent_workers=self.persistent_workers, **extra,
-        )  # fmt: skip
 
     def __len__(self) -> int:
         length = super().__len__()

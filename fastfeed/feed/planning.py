@@ -3,8 +3,11 @@
 import multiprocessing
 import resource
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch.utils.data import IterableDataset
 
@@ -14,7 +17,37 @@ from fastfeed.machine import survey
 from fastfeed.mounts import file_system
 
 
-def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: bool) -> WorkerPlan:  # noqa: ANN401 - any dataset
+def request_of(dataset: Any, batch_size: Any, workers: Any, given: Mapping[str, Any]) -> WorkerRequest:  # noqa: ANN401
+    """What the user passed, for the planner. Values that torch refuses are left out: it says what is wrong with them.
+
+    Args:
+        dataset: Any dataset; its length is asked for.
+        batch_size: As given.
+        workers: As given; None where they are left to us.
+        given: prefetch_factor, pin_memory, persistent_workers, multiprocessing_context: as given.
+    """
+    size = None if isinstance(dataset, IterableDataset) else _length(dataset)
+    batch = batch_size if isinstance(batch_size, int) and batch_size > 0 else 1
+    ahead, method = given["prefetch_factor"], given["multiprocessing_context"]
+    return WorkerRequest(
+        num_workers=workers if workers is None or (isinstance(workers, int | np.integer) and workers >= 0) else 0,
+        batches=None if size is None else -(-size // batch),
+        pin_memory=given["pin_memory"],
+        persistent_workers=given["persistent_workers"],
+        prefetch_factor=ahead if isinstance(ahead, int) and ahead > 0 else None,
+        multiprocessing_context=method if method in multiprocessing.get_all_start_methods() else None,
+    )
+
+
+def _length(dataset: Any) -> int | None:  # noqa: ANN401 - any dataset
+    """How many samples; None where it does not tell, which torch allows with a sampler."""
+    try:
+        return len(dataset)
+    except Exception:  # noqa: BLE001 - a plan can do without; who needs the length asks again, and raises
+        return None
+
+
+def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: bool, torch_numbers: bool = False) -> WorkerPlan:  # noqa: ANN401
     """Decide workers, prefetching and pinning. Nothing of the dataset is touched but its length and, of ours, its path.
 
     Args:
@@ -22,11 +55,12 @@ def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: boo
         request: What the user passed.
         own: Whether the dataset is one of ours.
         block_order: Whether it is read in sequential blocks.
+        torch_numbers: Whether random numbers shall be those of torch's loader.
     """
     if isinstance(dataset, IterableDataset) and request.num_workers is None:
         # each worker would read a stream of its own, and most streams do not know of the others
-        return plan_workers(_without_workers(request), _facts(dataset, own=own, block_order=block_order))
-    return plan_workers(request, _facts(dataset, own=own, block_order=block_order))
+        request = _without_workers(request)
+    return plan_workers(request, replace(_facts(dataset, own=own, block_order=block_order), torch_numbers=torch_numbers))
 
 
 def _without_workers(request: WorkerRequest) -> WorkerRequest:

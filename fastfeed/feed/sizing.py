@@ -273,6 +273,10 @@ def _persistence(asked: WorkerRequest, facts: SizingFacts, count: int) -> tuple[
         return asked.persistent_workers, [f"persistent_workers={asked.persistent_workers} was given"]
     if not count:
         return False, []
+    if facts.own_dataset and facts.torch_numbers:
+        return False, [
+            "workers are started anew each epoch: persistent ones would draw other random numbers than torch's loader"
+        ]
     if facts.own_dataset:
         return True, ["workers persist between epochs: the dataset is one of fastfeed's, which takes the epoch with each batch"]
     return False, ["workers are started anew each epoch: a foreign dataset may rely on it (persistent_workers=True keeps them)"]

@@ -6,9 +6,11 @@ Samples of a stream have no index, so a fault is named by the worker and the num
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import IterableDataset, get_worker_info
 
 from fastfeed.feed.fetch import importable
+from fastfeed.feed.inner import InnerLoader, in_order_option
 from fastfeed.feed.pickling import unpicklable
 
 
@@ -115,3 +117,18 @@ class StreamInit:
             object.__setattr__(info, "dataset", info.dataset.dataset)  # frozen for users; the wrapper is ours
         if self.user is not None:
             self.user(worker)
+
+
+def stream_loader(loader: TorchDataLoader[Any]) -> TorchDataLoader[Any]:
+    """The loader that reads the IterableDataset of another one as that would, but for what is told."""
+    workers = loader.num_workers
+    return InnerLoader(
+        Stream(loader.dataset),  # type: ignore[arg-type]  # only for these is it called
+        batch_size=loader.batch_size, drop_last=loader.drop_last, collate_fn=StreamCollate(loader.collate_fn),
+        num_workers=workers, prefetch_factor=loader.prefetch_factor, pin_memory=loader.pin_memory,
+        pin_memory_device=loader.pin_memory_device, timeout=loader.timeout, generator=loader.generator,
+        worker_init_fn=StreamInit(loader.worker_init_fn) if workers else None,
+        multiprocessing_context=loader.multiprocessing_context if workers else None,
+        persistent_workers=loader.persistent_workers,
+        **in_order_option(in_order=getattr(loader, "in_order", True)),
+    )  # fmt: skip

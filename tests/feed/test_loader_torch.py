@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import pack_photos
 from loading import (
     Bunches,
     Calls,
@@ -35,6 +36,7 @@ from torch.utils.data import (
 )  # fmt: skip
 from torch.utils.data import DataLoader as TorchDataLoader
 
+import fastfeed
 from fastfeed.feed.loader import DataLoader
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -133,7 +135,7 @@ class Given(Numbers):
 
 
 def test_getitems_may_give_anything_to_a_collate_function_of_the_users():
-    batches = [[1, 2, 3], (4, 5), torch.tensor([6])]
+    batches: Any = [[1, 2, 3], (4, 5), torch.tensor([6])]
     for cls in LOADERS:
         assert equal(
             list(cls(Given(), batch_sampler=batches, collate_fn=lambda data: data, num_workers=0)),
@@ -143,12 +145,12 @@ def test_getitems_may_give_anything_to_a_collate_function_of_the_users():
 
 def test_batches_may_be_any_iterables():
     for cls in LOADERS:
-        batches = [iter([1, 2]), {3}, range(4, 6), torch.tensor([7])]
+        batches: Any = [iter([1, 2]), {3}, range(4, 6), torch.tensor([7])]
         assert [b.tolist() for b in cls(Calls(int), batch_sampler=batches, num_workers=0)] == [[1, 2], [3], [4, 5], [7]]
 
 
 def test_keys_may_be_texts():
-    data = {"a": torch.tensor(1), "b": torch.tensor(2), "c": torch.tensor(3)}
+    data: Any = {"a": torch.tensor(1), "b": torch.tensor(2), "c": torch.tensor(3)}
     for cls in LOADERS:
         assert [b.tolist() for b in cls(data, 2, sampler=["b", "a", "c"], num_workers=0)] == [[2, 1], [3]]
 
@@ -299,7 +301,7 @@ def test_in_order_false_gives_batches_as_they_come():
 
 class Counted:
     def __init__(self) -> None:
-        self.calls = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self.calls = torch.zeros(1, dtype=torch.int64).share_memory_()
 
     def __call__(self, index: int) -> int:
         self.calls += 1
@@ -317,6 +319,17 @@ def test_a_worker_fetches_as_much_ahead_as_torchs(options, ahead):
             time.sleep(0.01)
         time.sleep(0.1)
         assert get.calls.item() == ahead
+
+
+def test_a_packed_dataset_is_read_with_torchs_numbers(tmp_path):
+    """Workers of our own datasets persist where that is decided, but not where it would change what is drawn."""
+    dataset = fastfeed.open(pack_photos(tmp_path, each=4), transform=noisy)
+    theirs, ours = both(lambda cls: cls(dataset, 2, shuffle=True, num_workers=1, collate_fn=list))
+    assert equal(theirs, ours)
+
+
+def noisy(image: Any) -> Any:
+    return image.size, torch.rand(1)
 
 
 def test_samples_of_any_kind_are_collated_as_torchs():
