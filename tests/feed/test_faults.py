@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler
 
@@ -17,7 +19,9 @@ def test_replacements_are_a_function_of_base_epoch_index_and_attempt():
 def test_only_samples_that_the_sampler_draws_stand_in():
     assert pool_of(SubsetRandomSampler([3, 5]), 10, forced=False) == [3, 5]
     assert pool_of(BatchSampler(SubsetRandomSampler([3, 5]), 2, drop_last=False), 10, forced=False) == [3, 5]
-    for sampler in (RandomSampler(range(10)), SequentialSampler(range(10)), DistributedSampler(range(10), 2, 0)):  # type: ignore[arg-type]
+    data: Any = range(10)
+    samplers: list[Any] = [RandomSampler(data), SequentialSampler(data), DistributedSampler(data, 2, 0)]
+    for sampler in samplers:
         assert pool_of(sampler, 10, forced=False) == range(10)
 
     class Own(Sampler[int]):

@@ -35,6 +35,7 @@ def test_it_goes_on_behind_each_batch(options):
         return DataLoader(Numbers(), **RANDOM, num_workers=workers, with_index=True, **options)
 
     whole = [[item.index.tolist() for item in loader] for loader in [made(0)] for _ in range(2)]
+    first = made(0)
     for stop in range(len(whole[0]) + 1):
         first = made(0)
         batches = iter(first)
@@ -102,7 +103,8 @@ def test_faults_are_tolerated_and_logged_and_capped(caplog):
 
 
 def test_the_plan_says_what_was_decided_and_why():
-    for options, workers in (({}, None), ({"num_workers": 0}, 0), ({"num_workers": 2}, 2)):
+    given: list[tuple[dict[str, Any], int | None]] = [({}, None), ({"num_workers": 0}, 0), ({"num_workers": 2}, 2)]
+    for options, workers in given:
         loader = DataLoader(Numbers(), 4, **options)
         assert loader.plan.num_workers == loader.num_workers and loader.plan.why
         assert loader.autotune is (workers is None)
@@ -110,13 +112,13 @@ def test_the_plan_says_what_was_decided_and_why():
 
 
 def test_options_that_contradict_each_other():
-    class Stream(IterableDataset):
+    class Stream(IterableDataset[int]):
         """Has no indices."""
 
         def __iter__(self):
             return iter(range(3))
 
-    cases = [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"rng": "numpy"}, "rng is 'torch' or 'sample'"),
         ({"shuffle_mode": "block"}, "shuffle is not asked for"),
         ({"shuffle_mode": "blocks", "shuffle": True}, "shuffle_mode is 'full' or 'block'"),
@@ -139,7 +141,7 @@ def test_a_dataset_with_a_generator_of_its_own_is_told():
         """Each worker has a copy of its generator."""
 
     dataset = Own()
-    dataset.generator = torch.Generator()  # type: ignore[attr-defined]
+    dataset.generator = torch.Generator()
     with pytest.warns(UserWarning, match="keeps random generators of its own"):
         list(DataLoader(dataset, num_workers=1))
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import torch
 from loading import Numbers
@@ -21,7 +23,7 @@ def test_indices_pass_any_pipe():
 
 
 def test_samples_are_named_through_subsets():
-    twice = Subset(Subset(Known(), [5, 6, 7]), [2, 0])
+    twice: Subset[Any] = Subset(Subset(Known(), [5, 6, 7]), [2, 0])
     assert sample_id(twice, 0) == SampleId(position=7, key="k7", source=b"a/7.jpg")
     assert sample_name(twice, 1) == "sample 1 (key 'k5', source 'a/5.jpg')"
     assert sample_name(Numbers(), 4) == "sample 4"
@@ -29,9 +31,9 @@ def test_samples_are_named_through_subsets():
 
 def test_an_attribute_of_that_name_may_be_anything():
     other = Numbers()
-    other.identity = lambda index: 1 / 0  # type: ignore[attr-defined]
+    other.identity = lambda index: 1 / 0
     assert sample_id(other, 0) is None
-    other.identity = lambda index: "me"  # type: ignore[attr-defined]
+    other.identity = lambda index: "me"
     assert sample_id(other, 0) is None
 
 

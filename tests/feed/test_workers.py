@@ -14,7 +14,7 @@ def test_whereabouts():
     assert workers.at(0) == (NOT_BEGUN, NOT_BEGUN) and workers.busy_seconds(0) is None
     workers.whereabouts.begun(1, listens=False)
     workers.whereabouts.begin(1, 5)
-    assert workers.at(1) == (5, WHOLE) and workers.busy_seconds(1) >= 0
+    assert workers.at(1) == (5, WHOLE) and (workers.busy_seconds(1) or 0.0) >= 0
     workers.whereabouts.at(1, 3)
     assert workers.at(1) == (5, 3)
     workers.whereabouts.at(1, DONE)
