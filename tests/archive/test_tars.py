@@ -85,7 +85,8 @@ def test_labels_are_whole_or_of_some(tmp_path: Path):
     for labels, name in (([1, 2], "label"), ([1, NO_LABEL], "some_label"), ([NO_LABEL] * 2, None)):
         data = TarsData(
             tars=[TarFile("a", 1, 1, PLAIN, 2048, 2, 0)], fields=["x"], keys=ByteStrings([b"1", b"2"]),
-            labels=array("q", labels), counts=array("I", [1, 1]), member_fields=array("H", [0, 0]), offsets=array("Q", [512, 1024]),
+            labels=array("q", labels), counts=array("I", [1, 1]), member_fields=array("H", [0, 0]),
+            offsets=array("Q", [512, 1024]),
             sizes=array("Q", [1, 1]), digests=None, extensions=[], written=array("H"), frames=[], findings=[], found={},
         )  # fmt: skip
         with (tmp_path / "index").open("wb") as file:
