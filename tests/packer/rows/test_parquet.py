@@ -271,3 +271,24 @@ def test_shuffled_rows_are_gathered(tmp_path):
     )
     packed(tmp_path / "x.parquet", tmp_path / "plain")
     assert not packed(tmp_path / "x.parquet", tmp_path / "plain").notes
+
+
+# ------------------------------------------------------------------------------------------------------------ the plan
+
+
+def test_the_plan_names_the_field_of_the_rest_of_the_row_and_a_label_that_is_not_taken(tmp_path):
+    parquet.write_table(images(40, label=[at % 3 for at in range(40)]), tmp_path / "x.parquet")
+    planned = packed(tmp_path / "x.parquet", tmp_path / "out", dry_run=True).datasets[0]
+    done = packed(tmp_path / "x.parquet", tmp_path / "out").datasets[0]
+    assert planned.fields == done.fields == ("jpg", "json")
+    why = " / ".join(planned.why)
+    assert "the other columns of each row are its field json" in why and "--label label" in why
+    labelled = packed(tmp_path / "x.parquet", tmp_path / "labelled", label="label", row_json=False).datasets[0]
+    assert "is not taken as the class" not in " ".join(labelled.why) and "json" not in labelled.fields
+
+
+def test_a_limited_plan_counts_the_bytes_of_what_it_takes(tmp_path):
+    parquet.write_table(images(40), tmp_path / "x.parquet")
+    whole = packed(tmp_path / "x.parquet", tmp_path / "out", dry_run=True).datasets[0]
+    part = packed(tmp_path / "x.parquet", tmp_path / "out", dry_run=True, limit=10).datasets[0]
+    assert abs(part.source_bytes - whole.source_bytes / 4) < 2
