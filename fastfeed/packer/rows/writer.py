@@ -184,7 +184,7 @@ def _is_legal(name: str) -> bool:
 def wrong_with(key: str, row: Row) -> str | None:
     """What rule of the format a row would break."""
     if not row.members:
-        return "it has no member: every value is missing"
+        return "it has nothing to store: " + ("every value is missing" if row.label is None else "it is only its class")
     fields = [member.field for member in row.members]
     if len(set(fields)) < len(fields):
         return f"it has a field twice: {', '.join(fields)}"
