@@ -6,7 +6,7 @@ a JPEG that is written gets a restart marker a row of blocks (ITU-T T.81, F.1.1.
 """
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, cast
 
@@ -70,11 +70,30 @@ class Reencoder:
             )
             raise SourceAmbiguous(msg, path=where, hint=hint)
 
+    def columns(self, fields: Sequence[str]) -> tuple[str, ...]:
+        """The typed columns that are added to samples with these fields."""
+        images = self.config.only_field or tuple(name for name in fields if is_image_field(name))
+        return tuple(("" if len(images) == 1 else f"{name}.") + side for name in images for side in (_WIDTH, _HEIGHT))
+
+    def prove_columns(self, names: Iterable[str], fields: Sequence[str], where: str) -> None:
+        """Whether samples with these typed columns and fields may be changed.
+
+        Raises:
+            UsageError: A column is called as one that is added.
+        """
+        added = self.columns(fields)
+        twice = next((name for name in names if name in added), None)
+        if twice is not None:
+            msg = f"column {twice!r} is called as the one that keeps the sizes of images before they are made smaller"
+            hint = "Rename it, or leave it out: --column names those to keep."
+            raise UsageError(msg, path=where, expected="another name", got=repr(twice), hint=hint)
+
     def apply(self, row: Row) -> Row:
         """A sample with its images made smaller.
 
         Raises:
             SourceAmbiguous: As prove().
+            UsageError: As prove_columns().
             NotReencoded: An image that cannot be.
         """
         if not self.config.only_field:  # else a sample without that field is no fault
@@ -82,6 +101,8 @@ class Reencoder:
         wanted = self.config.only_field or tuple(m.field for m in row.members if is_image_field(m.field))
         members: list[RowMember] = []
         scalars: dict[str, Scalar] = dict(row.scalars or {})
+        if scalars:
+            self.prove_columns(scalars, wanted, "")
         for member in row.members:
             if member.field not in wanted:
                 members.append(member)
@@ -191,10 +212,12 @@ class ReencodedRows:
 
         Raises:
             SourceAmbiguous: Other fields may speak of pixels.
+            UsageError: A column is called as one that is added.
         """
         facts = self.inner.facts()
         if facts.fields:
             self._reencoder.prove(facts.fields, facts.layout)
+        self._reencoder.prove_columns(facts.columns or (), facts.fields, facts.layout)
         numbers = sorted({at * (facts.count - 1) // max(1, _PROBED_ROWS - 1) for at in range(_PROBED_ROWS)})
         reading = Reading()
         before, after = ask(lambda: self._look(numbers), reading)  # a live object here stays as it is, for its workers
@@ -205,7 +228,7 @@ class ReencodedRows:
         return replace(
             facts, source_bytes=int(facts.source_bytes * share), exact=False,
             identity={**facts.identity, "encoders": self._reencoder.versions()},
-            extra_columns=self._columns(facts.fields),
+            extra_columns=self._reencoder.columns(facts.fields),
             why=(*facts.why, f"images are re-encoded ({told}): about {share:.0%} of their bytes stay"),
         )  # fmt: skip
 
@@ -218,10 +241,6 @@ class ReencodedRows:
                 before += sum(len(member.data) for member in row.members)
                 after += sum(len(member.data) for member in changed.members)
         return before, after
-
-    def _columns(self, fields: Sequence[str]) -> tuple[str, ...]:
-        images = self.config.only_field or tuple(name for name in fields if is_image_field(name))
-        return tuple(("" if len(images) == 1 else f"{name}.") + side for name in images for side in (_WIDTH, _HEIGHT))
 
     def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
         """Rows in order."""

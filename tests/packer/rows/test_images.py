@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 
 import fastfeed
 from fastfeed.config import ImageConfig, RowConfig
-from fastfeed.errors import DestinationOccupied, SourceAmbiguous, SourceUnreadable, UsageError
+from fastfeed.errors import DestinationOccupied, FastfeedError, SourceAmbiguous, SourceUnreadable, UsageError
 from fastfeed.packer.rows.images import NotReencoded, ReencodedRows, Reencoder
 from fastfeed.packer.rows.python import PythonRows
 from fastfeed.packer.rows.source import Row, RowFailed, RowMember
@@ -165,6 +165,17 @@ def test_broken_photos_stop_or_are_left_out_by_name(tmp_path):
     result = fastfeed.pack(source, tmp_path / "a", max_side=8, on_error="skip")
     assert (result.skipped, result.datasets[0].samples, result.left_out[0].source) == (1, 5, "cat/001.jpg")
     assert fastfeed.pack(source, tmp_path / "a", max_side=8, on_error="skip").skipped == 1
+
+
+@pytest.mark.parametrize("kind", [list, iter])
+def test_columns_called_as_those_that_are_added_are_refused(tmp_path, kind):
+    items = [{"jpg": encoded(photo(at, (40, 20))), "original_width": at, "n": at} for at in range(3)]
+    with pytest.raises(FastfeedError, match=r"column 'original_width' is called as .*Rename it, or leave it out: --column"):
+        fastfeed.pack(kind(items), tmp_path / "a", max_side=8, only_field="jpg")
+    assert not (tmp_path / "a").exists() or not list((tmp_path / "a").glob("*.tar"))
+    fastfeed.pack(kind(items), tmp_path / "b", max_side=8, only_field="jpg", column=["n"])
+    assert fastfeed.verify(tmp_path / "b").ok
+    assert list(fastfeed.open(tmp_path / "b").column("original_width")) == [40] * 3
 
 
 def test_only_field_alone_says_nothing():
