@@ -340,3 +340,12 @@ def test_images_of_pillow_in_a_dict(tmp_path):
     packed(Samples([{"mask": photo(at, mode="L")} for at in range(3)]), tmp_path / "out", encode={"mask": "png"})
     ds = fastfeed.open(tmp_path / "out")
     assert [ds[at]["png"].tobytes() for at in range(3)] == [photo(at, mode="L").tobytes() for at in range(3)]
+
+
+def test_classes_that_no_folder_can_be_called(tmp_path):
+    classes = ["Sci/Tech", "", ".", "..", "a\0b"]
+    packed([{"jpg": image, "cls": name} for image, name in zip(photos(5), classes, strict=True)], tmp_path / "a", classes=classes)
+    assert labels_of(tmp_path / "a") == classes and fastfeed.open(tmp_path / "a").classes == classes
+    fastfeed.info(tmp_path / "a")
+    fastfeed.unpack(tmp_path / "a", tmp_path / "out")
+    assert sorted(os.listdir(tmp_path / "out")) == [f"{at:09d}.jpg" for at in range(5)]
