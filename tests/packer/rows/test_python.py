@@ -344,7 +344,9 @@ def test_images_of_pillow_in_a_dict(tmp_path):
 
 def test_classes_that_no_folder_can_be_called(tmp_path):
     classes = ["Sci/Tech", "", ".", "..", "a\0b"]
-    packed([{"jpg": image, "cls": name} for image, name in zip(photos(5), classes, strict=True)], tmp_path / "a", classes=classes)
+    packed(
+        [{"jpg": image, "cls": name} for image, name in zip(photos(5), classes, strict=True)], tmp_path / "a", classes=classes
+    )
     assert labels_of(tmp_path / "a") == classes and fastfeed.open(tmp_path / "a").classes == classes
     fastfeed.info(tmp_path / "a")
     fastfeed.unpack(tmp_path / "a", tmp_path / "out")
