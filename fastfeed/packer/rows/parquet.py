@@ -7,7 +7,7 @@ from typing import Any
 
 from fastfeed.config import RowConfig
 from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
-from fastfeed.packer.rows.labels import LabelReader
+from fastfeed.packer.rows.labels import LabelReader, keep_unlabelled
 from fastfeed.packer.rows.source import PROBE_BYTES, Row, RowFacts, RowFailed
 from fastfeed.packer.rows.tablefile import EXTENSIONS as EXTENSIONS  # noqa: PLC0414 - this module is the door to tables
 from fastfeed.packer.rows.tablefile import (
@@ -125,6 +125,7 @@ class ParquetRows:
         probes = self._probes()
         names.settle([*probes.values(), *self._first_values(probes.values())], self.schema.names)
         self._prove_probes(probes)
+        keep_unlabelled(names, self.table.labels, probes.values())
         stems, paths = self._stems()
         shown = self.path if len(self._heads) == 1 else f"{len(self._heads)} files"
         return RowFacts(

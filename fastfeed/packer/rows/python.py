@@ -14,7 +14,7 @@ from fastfeed.packer.rows import huggingface
 from fastfeed.packer.rows.byname import type_name
 from fastfeed.packer.rows.fork import ask
 from fastfeed.packer.rows.kinds import is_index
-from fastfeed.packer.rows.labels import LabelReader, to_row
+from fastfeed.packer.rows.labels import LabelReader, keep_unlabelled, to_row
 from fastfeed.packer.rows.source import PROBE_BYTES, PROBES, Reading, Row, RowFacts, RowFailed
 from fastfeed.packer.rows.values import Names
 from fastfeed.units import format_count
@@ -129,6 +129,8 @@ class PythonRows:
         self.names.settle(items.values(), self._declared)
         rows = {number: self._encoded(number, item) for number, item in items.items()}
         self.labels.settle([row.label for row in rows.values()])
+        if keep_unlabelled(self.names, self.labels, items.values()):
+            rows = {number: self._encoded(number, item) for number, item in items.items()}
         first, digest = next(iter(rows)), hashlib.sha256()
         for row in rows.values():
             digest.update(_fingerprint(row))

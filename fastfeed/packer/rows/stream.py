@@ -26,6 +26,7 @@ from fastfeed.packer.rows.asked import as_json, options_of
 from fastfeed.packer.rows.finish import publish_rows
 from fastfeed.packer.rows.greedy import KEY, Encoder, GreedyShards, Wanted
 from fastfeed.packer.rows.images import Reencoder
+from fastfeed.packer.rows.labels import keep_unlabelled
 from fastfeed.packer.rows.python import about_bytes, as_dict
 from fastfeed.packer.rows.source import PROBE_BYTES, PROBES
 from fastfeed.packer.rows.standing import compare_rows, refuse_splits
@@ -232,6 +233,7 @@ def settle(encoder: Encoder, first: list[dict[str, Any]], *, skip: bool) -> None
                 error.message = f"sample {number} of the iterable cannot be packed: {error.message}"
                 raise
     encoder.labels.settle(labels)
+    keep_unlabelled(encoder.names, encoder.labels, values)
 
 
 def _result(job: StreamJob, manifest: Manifest, began: float, why: tuple[str, ...] = ()) -> PackResult:

@@ -237,7 +237,9 @@ class Names:
         if rest and self.row_json:
             chosen = OTHER_ROW_JSON if ROW_JSON in members or ROW_JSON in self.fields.values() else ROW_JSON
             if chosen in members:
-                msg = f"a sample has a field {chosen} of its own, which is where the rest of its row goes ({_listed(list(rest))})"
+                msg = (
+                    f"a sample has a field {chosen} of its own, which is where the rest of its row goes ({_listed(list(rest))})"
+                )
                 hint = "Rename that column, or keep no row JSON (row_json=False)."
                 raise UsageError(msg, expected="another name", got=chosen, hint=hint)
             members[chosen] = RowMember(chosen, json_bytes("the row", rest))

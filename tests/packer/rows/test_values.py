@@ -323,7 +323,9 @@ def test_names_pass_to_workers_unchanged():
 
 def test_a_field_of_ones_own_where_the_rest_of_the_row_goes():
     row = {"json": {"a": 1}, "row.json": {"mine": 1}, "n": 5}
-    with pytest.raises(UsageError, match=r"a sample has a field row.json of its own.*\(n\).*Rename that column, or keep no row"):
+    with pytest.raises(
+        UsageError, match=r"a sample has a field row.json of its own.*\(n\).*Rename that column, or keep no row"
+    ):
         told(row)
     assert json.loads(told(row, row_json=False)[0]["row.json"]) == {"mine": 1}
     assert set(told({"row.json": {"mine": 1}, "n": 5})[0]) == {"row.json", "json"}
