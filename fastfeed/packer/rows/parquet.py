@@ -11,7 +11,15 @@ from fastfeed.packer.rows.labels import LabelReader, keep_unlabelled
 from fastfeed.packer.rows.source import PROBE_BYTES, Row, RowFacts, RowFailed
 from fastfeed.packer.rows.tablefile import EXTENSIONS as EXTENSIONS  # noqa: PLC0414 - this module is the door to tables
 from fastfeed.packer.rows.tablefile import (
-    Head, TableFile, hides_nanoseconds, holds_bytes, holds_media, holds_text, is_parquet, is_struct, read_head,
+    Head,
+    TableFile,
+    hides_nanoseconds,
+    holds_bytes,
+    holds_media,
+    holds_text,
+    is_parquet,
+    is_struct,
+    read_head,
 )  # fmt: skip
 from fastfeed.packer.rows.tablerows import Facts, TableRows, stamp
 from fastfeed.packer.rows.values import Names, safe_path
