@@ -186,7 +186,7 @@ def _samples(samples: Iterable[Any], where: str, *, named: bool) -> Iterator[dic
             break
         except FastfeedError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             msg = f"the iterable raised {type(error).__name__} at sample {number}: {error}"
             hint = "Nothing is lost: mend it and run the same again, it continues."
             raise SourceUnreadable(msg, path=where, sample=number, hint=hint) from error
