@@ -73,12 +73,12 @@ class TarRows:
         noted = [f"{format_count(kind.count, 'finding')} of kind {kind.kind}: {kind.examples[0]}" for kind in result.found]
         why = [f"{format_count(len(tars.tars), 'tar')} with {format_count(len(tars), 'sample')}, packed anew"]
         why += [self.why] if self.why else []
-        why += ["the class of each sample is in its cls member"] if self._labels else []
+        why += ["the class of each sample is the number in its cls member, which is kept as it is"] if self._labels else []
         return RowFacts(
             count=len(tars), source_bytes=sum(place.stop - place.start for p in range(len(tars)) for place in tars.places(p)),
             exact=True, files=len(tars.tars), layout="tars", stems=keys, names=names, numbered_classes=self._labels,
             identity={"tars": [[entry.file, entry.size_bytes, entry.mtime_ns] for entry in tars.tars]},
-            fields=tars.fields, columns=(), left_out=lost, max_field_bytes=max(map(len, (*tars.fields, CLASS_FIELD))),
+            fields=tars.fields, holds_class=CLASS_FIELD in tars.fields, columns=(), left_out=lost, max_field_bytes=max(map(len, (*tars.fields, CLASS_FIELD))),
             why=tuple(why), notes=tuple(noted),
         )  # fmt: skip
 
@@ -94,11 +94,9 @@ class TarRows:
     def _row(self, number: int) -> Row:
         members, label = [], self.tars.label(number) if self._labels else None
         for place in self.tars.places(number):
-            if place.field == CLASS_FIELD and label is not None:
-                continue  # the writer writes it as every class member is written
             data = self._reader.read(number, place)
             members.append(RowMember(place.field, data, safe_path(os.fsdecode(self.tars.name_of(number, place)))))
-        return Row(tuple(sorted(members)), label)
+        return Row(tuple(sorted(members)), label, holds_class=label is not None)
 
     def spec(self) -> Mapping[str, object]:
         """The index and the folder of the tars."""

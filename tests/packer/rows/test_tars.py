@@ -100,3 +100,18 @@ def test_real_tars_packed_anew_hold_the_same_samples(tmp_path):
     before = fastfeed.open(f"{copies}/*.tar")
     after = fastfeed.open(tmp_path / "out")
     assert len(before) == len(after) and fastfeed.verify(tmp_path / "out").ok
+
+
+@pytest.mark.parametrize("options", [{}, {"write_cls": False}])
+def test_members_that_hold_the_class_are_carried_byte_for_byte_and_unpacked(tmp_path, options):
+    classes = [b"0\n", b"000", b" +0 ", b"2"]
+    files = {f"d/s{at}.cls": data for at, data in enumerate(classes)} | {f"d/s{at}.txt": b"x" for at in range(4)}
+    tar(tmp_path / "a.tar", sorted(files.items()))
+    result = fastfeed.pack(tmp_path / "a.tar", tmp_path / "out", **options)
+    ds = fastfeed.open(tmp_path / "out")
+    assert result.datasets[0].fields == ("cls", "txt") and list(ds.targets) == [0, 0, 0, 2]
+    assert [sample["cls"] for sample in ds] == [0, 0, 0, 2] and fastfeed.verify(tmp_path / "out").ok
+    fastfeed.unpack(tmp_path / "out", tmp_path / "back")
+    assert files_below(tmp_path / "back") == files
+    planned = fastfeed.pack(tmp_path / "a.tar", tmp_path / "plan", dry_run=True, **options)
+    assert planned.datasets[0].fields == ("cls", "txt")
