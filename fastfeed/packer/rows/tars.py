@@ -12,8 +12,10 @@ from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.archive.tars import TarSet
 from fastfeed.config import RowConfig
 from fastfeed.errors import DestinationError, FastfeedError, UsageError
+from fastfeed.packer.rows.labels import MAX_NUMBERED_CLASSES
 from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember
 from fastfeed.packer.rows.values import safe_path
+from fastfeed.sample import printable
 from fastfeed.source.scan import LeftOut
 from fastfeed.source.tarfiles import find_tars
 from fastfeed.source.tarindex import look_up, make, result_of, store_of
@@ -32,7 +34,8 @@ class TarRows:
     def __init__(self, tars: TarSet, why: str = "") -> None:
         self.tars, self.why = tars, why
         self._reader = MemberReader(tars, store_of(tars))
-        self._labels = tars.index.has(SAMPLE, "label")
+        self._no_class = self._why_no_class()
+        self._labels = tars.index.has(SAMPLE, "label") and not self._no_class
 
     @classmethod
     def of_paths(cls, paths: Sequence[str], config: RowConfig) -> "TarRows":
@@ -78,9 +81,25 @@ class TarRows:
             count=len(tars), source_bytes=sum(place.stop - place.start for p in range(len(tars)) for place in tars.places(p)),
             exact=True, files=len(tars.tars), layout="tars", stems=keys, names=names, numbered_classes=self._labels,
             identity={"tars": [[entry.file, entry.size_bytes, entry.mtime_ns] for entry in tars.tars]},
-            fields=tars.fields, holds_class=CLASS_FIELD in tars.fields, columns=(), left_out=lost, max_field_bytes=max(map(len, (*tars.fields, CLASS_FIELD))),
-            why=tuple(why), notes=tuple(noted),
+            fields=tars.fields, holds_class=CLASS_FIELD in tars.fields, columns=(), left_out=lost,
+            max_field_bytes=max(map(len, (*tars.fields, CLASS_FIELD))),
+            why=tuple(why), notes=(*noted, *([self._no_class] if self._no_class else [])),
         )  # fmt: skip
+
+    def _why_no_class(self) -> str:
+        """Why the numbers in the cls members, though every sample has one, are no classes; empty where they may be."""
+        if not self.tars.index.has(SAMPLE, "label"):
+            return ""
+        labels = self.tars.index.array(SAMPLE, "label")
+        wrong = ((labels < 0) | (labels >= MAX_NUMBERED_CLASSES)).nonzero()[0]
+        if not len(wrong):
+            return ""
+        first = int(wrong[0])
+        name = printable(os.fsdecode(self.tars.source(first) or b""))
+        return (
+            f"no class is taken from the cls members, which are kept as they are: sample {first} ({name}) has the "
+            f"number {int(labels[first])}, and classes are 0 to {MAX_NUMBERED_CLASSES - 1}"
+        )
 
     def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
         """Samples in the order asked for."""

@@ -115,3 +115,21 @@ def test_members_that_hold_the_class_are_carried_byte_for_byte_and_unpacked(tmp_
     assert files_below(tmp_path / "back") == files
     planned = fastfeed.pack(tmp_path / "a.tar", tmp_path / "plan", dry_run=True, **options)
     assert planned.datasets[0].fields == ("cls", "txt")
+
+
+@pytest.mark.parametrize("second", [-1, 10**12, 1 << 20])
+def test_numbers_that_are_no_classes_are_carried_and_told(tmp_path, second):
+    files = {"a.cls": b"0", "a.txt": b"x", "b.cls": b"%d" % second, "b.txt": b"y"}
+    tar(tmp_path / "a.tar", sorted(files.items()))
+    result = fastfeed.pack(tmp_path / "a.tar", tmp_path / "out")
+    assert f"sample 1 (a.tar/b.cls) has the number {second}, and classes are 0 to 1048575" in " ".join(result.notes)
+    assert result.datasets[0].classes is None and fastfeed.verify(tmp_path / "out").ok
+    assert [sample["cls"] for sample in fastfeed.open(tmp_path / "out")] == [0, second]
+    fastfeed.unpack(tmp_path / "out", tmp_path / "back")
+    assert files_below(tmp_path / "back") == files
+
+
+def test_the_largest_number_that_is_a_class_is_one(tmp_path):
+    tar(tmp_path / "a.tar", [("a.cls", b"%d" % ((1 << 20) - 1)), ("a.txt", b"x")])
+    fastfeed.pack(tmp_path / "a.tar", tmp_path / "out")
+    assert list(fastfeed.open(tmp_path / "out").targets) == [(1 << 20) - 1]
