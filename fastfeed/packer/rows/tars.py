@@ -53,14 +53,15 @@ class TarRows:
             msg = "label, key, column and the like are for lists and tables: fields and keys of tars are as they are"
             raise UsageError(msg)
         found = find_tars(paths)
-        known, _ = look_up(found, None)
+        known, why = look_up(found, None, whole=True)  # what a wrong index tells would be permanent in the new shards
         if known is not None:
             return cls(known)
         try:
-            return cls(make(found, None)[0], "their index was made, and is kept beside them")
+            return cls(make(found, None, whole=True)[0], f"{why}: one was made, and is kept beside them")
         except DestinationError:
             folder = tempfile.mkdtemp(prefix="fastfeed-index-")
-            rows = cls(make(found, folder)[0], "their index was made for this pack alone: nothing can be written beside them")
+            made, _ = make(found, folder)
+            rows = cls(made, f"{why}: one was made for this pack alone, since nothing can be written beside them")
             weakref.finalize(rows, rmtree, folder, ignore_errors=True)
             return rows
 

@@ -133,3 +133,20 @@ def test_the_largest_number_that_is_a_class_is_one(tmp_path):
     tar(tmp_path / "a.tar", [("a.cls", b"%d" % ((1 << 20) - 1)), ("a.txt", b"x")])
     fastfeed.pack(tmp_path / "a.tar", tmp_path / "out")
     assert list(fastfeed.open(tmp_path / "out").targets) == [(1 << 20) - 1]
+
+
+@pytest.mark.parametrize("proven", [64 << 20, 0], ids=["small", "large"])
+@pytest.mark.parametrize("name", ["offset", "size", "field"])
+def test_a_damaged_index_is_not_believed(tmp_path, monkeypatch, name, proven):
+    source = wds(tmp_path / "s", tars=1)
+    monkeypatch.setattr("fastfeed.archive.tars.PROVEN_BYTES", proven)
+    rows = TarRows.of_paths([f"{source}/*.tar"], RowConfig())
+    column = rows.tars.index.table.columns["member", name]
+    (path,) = (source / ".fastfeed-index").glob("tars-*")
+    raw = bytearray(path.read_bytes())
+    raw[column.extents[0][0]] ^= 1
+    path.write_bytes(raw)
+    result = fastfeed.pack(f"{source}/*.tar", tmp_path / "out", workers=1)
+    assert f"their index cannot be used (column {name} of member is damaged): one was made" in " ".join(result.datasets[0].why)
+    found = contents(read_back(tmp_path / "out"))
+    assert [found[f"dir/0{at:03d}.jpg"] for at in range(1, 5)] == [encoded(photo(at)) for at in range(1, 5)]
