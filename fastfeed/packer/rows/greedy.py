@@ -12,7 +12,7 @@ from fastfeed.archive.shard import LEGAL_KEY, MAX_FIELD_BYTES, MAX_PART_BYTES, d
 from fastfeed.archive.tar import MAX_NAME_BYTES
 from fastfeed.config import ImageConfig, PackConfig
 from fastfeed.disk import remove
-from fastfeed.errors import FastfeedError, SourceChanged, SourceUnreadable
+from fastfeed.errors import Facts, FastfeedError, SourceChanged, SourceUnreadable
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.rows.asked import Planned
 from fastfeed.packer.rows.images import NotReencoded, Reencoder
@@ -165,7 +165,8 @@ class GreedyShards:
         try:
             key = self.encoder.key(number, given)
         except SourceUnreadable as error:
-            return self._failed(number, None, ascii(given), error)
+            self._failed(number, None, ascii(given), error)
+            return None
         if not self._keys.add(key):
             self._refuse_twice(number, key)
         called = str(given) if given is not None else None
@@ -179,7 +180,8 @@ class GreedyShards:
         try:
             row = self.encoder.row(key, values)
         except SourceUnreadable as error:
-            return self._failed(number, key, called or key, error)
+            self._failed(number, key, called or key, error)
+            return None
         return key, row if called in {None, key} else _restorable(row, str(given))
 
     def _failed(self, number: int, key: str | None, called: str, error: SourceUnreadable) -> None:
@@ -193,7 +195,10 @@ class GreedyShards:
             return
         msg = f"sample {number} of the iterable cannot be packed: {error.message}"
         hint = error.hint or "Mend it and run the same again: it continues; or leave such samples out (on_error skip)."
-        raise SourceUnreadable(msg, sample=number, key=key, expected=error.expected, got=error.got, hint=hint) from error
+        facts: Facts = {"sample": number, "expected": error.expected, "got": error.got, "hint": hint}
+        if key is not None:
+            facts["key"] = key
+        raise SourceUnreadable(msg, **facts) from error
 
     def _refuse_twice(self, number: int, key: str) -> None:
         """Which sample has the key already; none, where only the hashes are equal."""
