@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fastfeed.archive.shard import LEGAL_FIELD, MAX_FIELD_BYTES
-from fastfeed.archive.usercolumn import UserColumn
+from fastfeed.archive.usercolumn import UserColumn, is_user_name
 from fastfeed.config import RowConfig
 from fastfeed.errors import SourceUnreadable, UsageError
 from fastfeed.media import IMAGE_EXTENSIONS, is_image_field
@@ -274,7 +274,9 @@ class _Reader:
         bare = {t.columns[0] for t in self.templates if t.parts[0] == t.parts[-1] == "" and len(t.columns) == 1}
         names = self.config.column
         if names is None:
-            names = tuple(name for name in self.table.names if name not in bare and name != self.config.label)
+            names = tuple(
+                name for name in self.table.names if name not in bare and name != self.config.label and is_user_name(name)
+            )
         return [_picked(self.table.typed(name), self.rows, len(self.table)) for name in names]
 
 

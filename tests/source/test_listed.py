@@ -180,6 +180,14 @@ def test_a_column_of_keys(tmp_path):
         listed(tmp_path, "f,id\nimages/000.jpg,a\nimages/001.jpg,\n", key="id")
 
 
+def test_names_that_no_column_can_have(tmp_path):
+    files(tmp_path)
+    found = listed(tmp_path, 'f,"a\nb",n\nimages/000.jpg,1,2\n')
+    assert [column.name for column in found.columns] == ["n"]
+    with pytest.raises(UsageError, match="a column's name is 1 to 200 bytes"):
+        listed(tmp_path, 'f,"a\nb",n\nimages/000.jpg,1,2\n', column=["a\nb"])
+
+
 def test_mistakes_in_options(tmp_path):
     files(tmp_path)
     for options, match in (

@@ -29,6 +29,10 @@ _ALREADY_FAST = {
     ".idx": "an index of memory-mapped tokens", ".zarr": "a Zarr store", ".beton": "an FFCV file", ".tfrecord": "TFRecords",
 }  # fmt: skip
 _LARGE_BYTES = 64 << 20
+_SOURCES = (
+    "a folder of files, a list (.csv .tsv .jsonl), tables with bytes (.parquet .arrow), tars, "
+    "or package.module:name of a dataset"
+)
 _DOCUMENTS = (".md", ".json", ".txt", ".yaml", ".yml")
 """What lies beside tables and is no data."""
 _PROBED_ROWS, _PROBED_PATHS = 50, 8
@@ -78,7 +82,10 @@ def choose(source: Any, config: RowConfig, *, root: str | None = None, anyway: b
     if not found:
         if not os.path.exists(path) and is_named(path):
             return _object(load_object(path), config)
-        return None  # the scan says what is wrong with it
+        if not os.path.lexists(path):
+            msg = "no file has such a name" if any(c in path for c in "*?[") else "the source does not exist"
+            raise SourceUnreadable(msg, path=os.path.abspath(path), hint=f"Give {_SOURCES}.")
+        return None  # a FIFO, a device, a link that leads nowhere: the scan says what is wrong with it
     return _files(path, found, config, root=root, anyway=anyway)
 
 
@@ -155,7 +162,7 @@ def _files(path: str, found: Sequence[str], config: RowConfig, *, root: str | No
         return Chosen(path, name, TarRows.of_paths(found, config))
     _refuse(path, found, kind, anyway=anyway)
     msg = f"{os.path.basename(found[0])} is no source that fastfeed knows"
-    hint = "Give a folder, .csv, .tsv, .jsonl, .parquet, .arrow, or tars."
+    hint = f"Give {_SOURCES}."
     if kind == ".json":
         hint = "Write it as JSON lines, an object a line: jq -c '.[]' FILE.json > FILE.jsonl."
     raise SourceUnreadable(msg, path=path, got=kind, hint=hint)

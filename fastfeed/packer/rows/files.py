@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 
-from fastfeed.archive.usercolumn import UserColumn
+from fastfeed.archive.usercolumn import UserColumn, is_user_name
 from fastfeed.config import RowConfig
 from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember, Scalar
 from fastfeed.packer.rows.values import ROW_JSON, safe_path
@@ -124,7 +124,7 @@ def _raw_rows(table: Table, config: RowConfig) -> tuple[list[str] | None, tuple[
     if not is_json:
         if config.row_json is None:
             return None, ()
-        columns = [(name, table.typed(name)) for name in table.names]
+        columns = [(name, _column(table, name)) for name in table.names]
         rows = [
             json.dumps({name: _plain(column.values[row], column.kind) for name, column in columns}, ensure_ascii=False)
             for row in range(len(table))
@@ -137,6 +137,11 @@ def _raw_rows(table: Table, config: RowConfig) -> tuple[list[str] | None, tuple[
     if nested is None:
         return None, ()
     return rows, (f"each sample gets its row as field json: rows hold lists or objects ({table.where(nested)})",)
+
+
+def _column(table: Table, name: str) -> UserColumn:
+    """A column by its type; as text where the index takes no such name, since JSON does."""
+    return table.typed(name) if is_user_name(name) else UserColumn("text", "text", table.text(name))
 
 
 def _is_nested(row: str) -> bool:

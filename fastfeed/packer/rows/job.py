@@ -257,8 +257,9 @@ def _prove_room(journal: Journal, plan: RowPlan) -> None:
 
 
 def _planned_fields(job: RowJob) -> tuple[str, ...]:
-    """Those that are known beforehand, without the class members if they are not wanted."""
-    return tuple(name for name in job.facts.fields if name != CLASS_FIELD or job.config.write_cls)
+    """Those that are known beforehand, without the class members if pack would make them and they are not wanted."""
+    kept = job.config.write_cls or job.facts.holds_class
+    return tuple(name for name in job.facts.fields if name != CLASS_FIELD or kept)
 
 
 def _result(  # noqa: PLR0913 - one record from its parts

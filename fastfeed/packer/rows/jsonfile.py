@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fastfeed.archive.regular import open_regular
+from fastfeed.archive.usercolumn import is_user_name
 from fastfeed.config import RowConfig
 from fastfeed.errors import SourceChanged, SourceUnreadable, UsageError
 from fastfeed.packer.rows.source import PROBES
-from fastfeed.packer.rows.values import MAX_COLUMN_TEXT
+from fastfeed.packer.rows.values import MAX_COLUMN_TEXT, prove_column_name
 from fastfeed.source.textfile import COMPRESSED, open_bytes
 
 _BOM = b"\xef\xbb\xbf"
@@ -157,13 +158,15 @@ class Survey:
     def columns(self) -> tuple[str, ...]:
         """Typed columns: those asked for, else all single values, texts if they are short."""
         if self.config.column is not None:
+            for name in self.config.column:
+                prove_column_name(name)
             return self.config.column
         values: dict[str, list[Any]] = {}
         for row in self.probes:
             for name, value in row.items():
                 if value is not None and name != self.config.label:
                     values.setdefault(name, []).append(value)
-        return tuple(name for name, found in values.items() if all(map(_fits, found)))
+        return tuple(name for name, found in values.items() if is_user_name(name) and all(map(_fits, found)))
 
 
 def _fits(value: object) -> bool:

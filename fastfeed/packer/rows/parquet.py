@@ -8,10 +8,20 @@ from typing import Any
 from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.config import RowConfig
 from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
-from fastfeed.packer.rows.labels import LabelReader
+from fastfeed.packer.rows.labels import LabelReader, keep_unlabelled
 from fastfeed.packer.rows.source import PROBE_BYTES, Row, RowFacts, RowFailed
 from fastfeed.packer.rows.tablefile import EXTENSIONS as EXTENSIONS  # noqa: PLC0414 - this module is the door to tables
-from fastfeed.packer.rows.tablefile import Head, TableFile, holds_bytes, holds_media, holds_text, is_parquet, read_head
+from fastfeed.packer.rows.tablefile import (
+    Head,
+    TableFile,
+    hides_nanoseconds,
+    holds_bytes,
+    holds_media,
+    holds_text,
+    is_parquet,
+    is_struct,
+    read_head,
+)  # fmt: skip
 from fastfeed.packer.rows.tablerows import Facts, TableRows, stamp
 from fastfeed.packer.rows.values import OTHER_ROW_JSON, ROW_JSON, Names, safe_path
 from fastfeed.source.names import split_name
@@ -31,7 +41,7 @@ class ParquetRows:
         config: How columns become fields.
 
     Raises:
-        SourceUnreadable: A file cannot be read, or has other columns than the first.
+        SourceUnreadable: A file cannot be read, has two columns of one name, or other columns than the first.
         UsageError: A column that is not there.
     """
 
@@ -40,6 +50,8 @@ class ParquetRows:
         stamps = list(map(stamp, paths))
         self._heads = [read_head(path) for path in paths]
         self.path, self.schema = paths[0], self._heads[0].schema
+        _refuse_twice(self.path, self.schema)
+        self._refuse_hidden_nanoseconds()
         for head in self._heads[1:]:
             if not head.schema.equals(self.schema):
                 msg = "the files have different columns or types"
@@ -49,6 +61,12 @@ class ParquetRows:
         names = Names.of(config, self._label())
         files = [Facts(head.path, head.counts, sum(head.sizes), seen) for head, seen in zip(self._heads, stamps, strict=True)]
         self.table = TableRows(files, names, LabelReader(self.classes))
+
+    def _refuse_hidden_nanoseconds(self) -> None:
+        for column in self.schema:
+            if hides_nanoseconds(column.type):
+                msg = f"column {column.name!r} holds times of day in nanoseconds inside of {column.type}, which Python has not"
+                raise SourceUnreadable(msg, path=self.path, hint="Write them as text or as whole numbers.")
 
     # ------------------------------------------------------------------------------------------------ the class
     def _label(self) -> str | None:
@@ -118,6 +136,7 @@ class ParquetRows:
         probes = self._probes()
         names.settle([*probes.values(), *self._first_values(probes.values())], self.schema.names)
         fields = self._prove_probes(probes)
+        keep_unlabelled(names, self.table.labels, probes.values())
         stems, paths = self._stems()
         shown = self.path if len(self._heads) == 1 else f"{len(self._heads)} files"
         return RowFacts(
@@ -225,6 +244,19 @@ class ParquetRows:
     def spec(self) -> Mapping[str, object]:
         """Of the rows: paths, groups, and what was settled."""
         return self.table.to_spec(self.classes)
+
+
+def _refuse_twice(path: str, fields: Any, inside: str = "") -> None:  # noqa: ANN401 - pyarrow has no types
+    """Of two columns with one name, or two parts of a struct, a row as a dict would keep only the last."""
+    names = [column.name for column in fields]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        msg = f"the file has {names.count(twice)} columns that are called {inside + twice!r}"
+        hint = "Rename all but one, or write the file without them: a sample holds each name once."
+        raise SourceUnreadable(msg, path=path, expected="different names", got=repr(inside + twice), hint=hint)
+    for column in fields:
+        if is_struct(column.type):
+            _refuse_twice(path, column.type, f"{inside}{column.name}.")
 
 
 def _schema_text(head: Head) -> str:

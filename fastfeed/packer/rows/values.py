@@ -26,6 +26,7 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 from fastfeed.archive.shard import CLASS_FIELD, LEGAL_FIELD, MAX_FIELD_BYTES, is_safe_source
+from fastfeed.archive.usercolumn import UserColumn, is_user_name
 from fastfeed.config import ENCODINGS, RowConfig
 from fastfeed.errors import UsageError
 from fastfeed.media import IMAGE_EXTENSIONS, sniff
@@ -50,7 +51,7 @@ _SNIFF_BYTES = 512
 _AUDIO = ((b"fLaC", "flac"), (b"OggS", "ogg"), (b"ID3", "mp3"), (b"\xff\xfb", "mp3"), (b"\xff\xf3", "mp3"))
 MAX_COLUMN_TEXT = 256
 """Texts that are all at most this long (in a few rows) are a typed column; longer ones only if they are asked for."""
-_SHOWN = 8
+_SHOWN, _MAX_SHOWN_NAME = 8, 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,7 @@ class Names:
         found = {name: [_scalar(value) for value in values] for name, values in seen.items()}
         if self.columns is not None:
             for name in self.columns:
+                prove_column_name(name)
                 if name in found and all(value is None for value in found[name]):
                     msg = f"column {name!r} holds {TOLD[kind_of(name, seen[name][0])]}, which is no typed column"
                     raise UsageError(msg, expected="single numbers, truth values or texts", hint="Name another with column=.")
@@ -201,6 +203,9 @@ class Names:
 
     def _is_column(self, name: str, values: Sequence[Scalar | None]) -> bool:
         if any(value is None for value in values) or (name in self.fields and self.kinds[name] != "array"):
+            return False
+        if not is_user_name(name):
+            self.why.append(f"{name[:_MAX_SHOWN_NAME]!a} is no typed column: the index takes no such name")
             return False
         return all(len(value) <= MAX_COLUMN_TEXT for value in values if isinstance(value, str))
 
@@ -235,9 +240,18 @@ class Names:
             else:
                 members[chosen] = RowMember(chosen, *self._payload(name, kind, value, chosen))
         if rest and self.row_json:
-            chosen = OTHER_ROW_JSON if ROW_JSON in members or ROW_JSON in self.fields.values() else ROW_JSON
-            members[chosen] = RowMember(chosen, json_bytes("the row", rest))
+            made = self._row_json(rest, members)
+            members[made.field] = made
         return Encoded(tuple(members[name] for name in sorted(members)), scalars, label)
+
+    def _row_json(self, rest: Mapping[str, Any], members: Mapping[str, RowMember]) -> RowMember:
+        """What is left of a row, in a field that is free."""
+        chosen = OTHER_ROW_JSON if ROW_JSON in members or ROW_JSON in self.fields.values() else ROW_JSON
+        if chosen in members:
+            msg = f"a sample has a field {chosen} of its own, which is where the rest of its row goes ({_listed(list(rest))})"
+            hint = "Rename that column, or keep no row JSON (row_json=False)."
+            raise UsageError(msg, expected="another name", got=chosen, hint=hint)
+        return RowMember(chosen, json_bytes("the row", rest))
 
     def _field(self, name: str, kind: Kind, value: Any) -> str:  # noqa: ANN401
         """The field of a value, "" where it goes into the row's JSON."""
@@ -299,6 +313,15 @@ class Names:
         if codec is None and (arrays.is_pil(value) or arrays.looks_like_an_image(value)):
             _refuse_decoded(name, value)
         return arrays.png(name, value) if codec == "png" else arrays.npy(name, value)
+
+
+def prove_column_name(name: str) -> None:
+    """A typed column may be called so.
+
+    Raises:
+        UsageError: It may not.
+    """
+    UserColumn(name, "text", ())
 
 
 def _refuse_decoded(name: str, value: Any) -> NoReturn:  # noqa: ANN401

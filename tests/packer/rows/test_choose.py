@@ -45,14 +45,15 @@ def data(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "expected"),
     [
-        ("images", {}, None), ("", {}, None), ("nothing", {}, None), ("l.csv", {}, FileRows), ("rows.jsonl", {}, LineRows),
+        ("images", {}, None), ("", {}, None), ("nothing", {}, SourceUnreadable), ("n*.x", {}, SourceUnreadable),
+        ("l.csv", {}, FileRows), ("rows.jsonl", {}, LineRows),
         ("paths.jsonl", {}, FileRows), ("bytes.parquet", {}, ParquetRows), ("paths.parquet", {}, FileRows),
         ("numbers.parquet", {"field": {"image": "images/{id}.jpg"}}, FileRows),
         ("numbers.parquet", {"anyway": True}, ParquetRows),
         ("rows.jsonl", {"field": {"image": "images/{text}.jpg"}}, FileRows), ("b*.parquet", {}, ParquetRows),
         ("numbers.parquet", {}, NothingGained), ("rows.jsonl", {"root": "/tmp"}, SourceUnreadable),
     ],
-    ids=map(str, range(14)),
+    ids=map(str, range(15)),
 )  # fmt: skip
 def test_files(data, name, options, expected):
     if isinstance(expected, type) and issubclass(expected, Exception):
@@ -74,7 +75,7 @@ def test_names_for_shards(data):
         (["a.csv", "b.csv"], "*.csv", r"names 2 lists.*one by one"),
         (["a.csv", "b.jsonl"], "*", r"names files of different kinds: lines, list.*Name one kind"),
         (["a.json"], "a.json", r"a.json is no source that fastfeed knows.*jq -c '.\[\]'"),
-        (["a.xyz"], "a.xyz", r"a.xyz is no source that fastfeed knows.*got .xyz\. Give a folder"),
+        (["a.xyz"], "a.xyz", r"a.xyz is no source that fastfeed knows.*got .xyz\. Give a folder of files, a list"),
         (["noext"], "noext", r"noext is no source.*got no extension"),
     ],
 )

@@ -72,6 +72,13 @@ def test_rows_as_json_if_asked_for(root, tmp_path):
     ]  # fmt: skip
 
 
+def test_names_that_no_column_can_have_are_in_the_json(root, tmp_path):
+    tree(root, {"l.csv": 'f,"a\nb"\nimages/0.jpg,7\n'})
+    packed(root / "l.csv", tmp_path / "out", row_json=True)
+    assert json.loads(fields_of(tmp_path / "out")[0]["json"]) == {"f": "images/0.jpg", "a\nb": "7"}
+    assert Archive(str(tmp_path / "out")).index.user == {}
+
+
 def test_missing_files_stop_or_are_left_out(root, tmp_path):
     (root / "masks" / "3.png").unlink()
     with pytest.raises(

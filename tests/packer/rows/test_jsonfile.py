@@ -131,6 +131,10 @@ def test_what_options_name(tmp_path):
     assert (found.keys, found.classes) == (["a", "7", "b"], {"cat", "dog"})
     assert found.columns() == ("id", "n")
     assert survey(path, column=["t"]).columns() == ("t",)
+    odd = write(tmp_path, [{"a\nb": 1, "n": 2, "": 3}], "odd.jsonl")
+    assert survey(odd).columns() == ("n",)
+    with pytest.raises(UsageError, match="a column's name is 1 to 200 bytes"):
+        survey(odd, column=["a\nb"]).columns()
     for options, match in (
         ({"label": "z"}, "label names 'z', and no row has it .*: expected one of id, y, n, t, l"),
         ({"column": ["n", "m"]}, "column names 'm', and no row has it"),

@@ -236,6 +236,14 @@ def test_what_is_no_column_is_refused_as_one():
     assert settled({"a": None}, declared=["a"], column=["a"]).columns == ("a",)
 
 
+def test_names_that_no_column_can_have():
+    names = settled({"a\nb": 1, "x" * 201: 2, "": 3, "n": 4, "\udcff": 5})
+    assert names.columns == ["n"] and sum("is no typed column: the index takes no such name" in why for why in names.why) == 4
+    assert len(json.loads(names.encode_row({"a\nb": 1, "n": 4}).members[0].data)) == 2
+    with pytest.raises(UsageError, match="a column's name is 1 to 200 bytes of UTF-8 without control characters"):
+        settled({"a\nb": 1}, column=["a\nb"])
+
+
 def test_what_is_not_kept_is_said():
     names = settled({"jpg": JPEG, "n": 1, "boxes": [1], "deep": {"a": 1}}, row_json=False)
     assert "not kept: boxes, deep (no row JSON, and no typed columns)" in names.why
@@ -319,3 +327,13 @@ def test_names_pass_to_workers_unchanged():
     again = Names(**json.loads(json.dumps(names.to_json())))
     assert again.encode_row(rows[0]) == names.encode_row(rows[0])
     assert again.to_json() == names.to_json()
+
+
+def test_a_field_of_ones_own_where_the_rest_of_the_row_goes():
+    row = {"json": {"a": 1}, "row.json": {"mine": 1}, "n": 5}
+    with pytest.raises(
+        UsageError, match=r"a sample has a field row.json of its own.*\(n\).*Rename that column, or keep no row"
+    ):
+        told(row)
+    assert json.loads(told(row, row_json=False)[0]["row.json"]) == {"mine": 1}
+    assert set(told({"row.json": {"mine": 1}, "n": 5})[0]) == {"row.json", "json"}

@@ -70,7 +70,8 @@ def test_a_shard_and_its_record(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "match"),
     [
-        (row(), "it has no member: every value is missing"),
+        (row(), "it has nothing to store: every value is missing"),
+        (row(label=3), "it has nothing to store: it is only its class"),
         (row(("jpg", b"", ""), ("jpg", b"", "")), "it has a field twice: jpg, jpg"),
         (row(("cls", b"3", ""), label=3), "it has a field cls of its own beside its class"),
         (row(("JPG", b"", "")), "its field 'JPG' is not legal: words of a-z 0-9"),
