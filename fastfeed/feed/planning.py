@@ -30,7 +30,7 @@ def request_of(dataset: Any, batch_size: Any, workers: Any, given: Mapping[str, 
     batch = batch_size if isinstance(batch_size, int) and batch_size > 0 else 1
     ahead, method = given["prefetch_factor"], given["multiprocessing_context"]
     return WorkerRequest(
-        num_workers=workers if workers is None or (isinstance(workers, int | np.integer) and workers >= 0) else 0,
+        num_workers=None if workers is None else int(workers) if isinstance(workers, int | np.integer) and workers >= 0 else 0,
         batches=None if size is None else -(-size // batch),
         pin_memory=given["pin_memory"],
         persistent_workers=given["persistent_workers"],
