@@ -1,0 +1,91 @@
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader as TorchDataLoader
+from torch.utils.data import IterableDataset, get_worker_info
+
+from fastfeed.feed.loader import DataLoader
+from fastfeed.feed.streams import Stream, StreamCollate, stream_loader
+
+
+class Counted(IterableDataset[Any]):
+    """Each worker gives 0 to 5, or what call gives at 3."""
+
+    def __init__(self, call: Callable[[], Any] | None = None) -> None:
+        self.call = call
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(6):
+            yield self.call() if number == 3 and self.call is not None else number
+
+    def __len__(self) -> int:
+        return 6
+
+
+def fail() -> Any:
+    raise KeyError("three")
+
+
+def fail_as_nobody_knows() -> Any:
+    class Local(Exception):
+        """Its type cannot be found by its name."""
+
+    raise Local("three")
+
+
+def end() -> Any:
+    raise StopIteration
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_it_is_torchs(workers):
+    ours = [batch.tolist() for batch in DataLoader(Counted(), 4, num_workers=workers)]
+    assert ours == [batch.tolist() for batch in TorchDataLoader(Counted(), 4, num_workers=workers)]
+    assert len(stream_loader(TorchDataLoader(Counted(), 4))) == 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_sample_that_fails_is_named_by_its_number(workers):
+    with pytest.raises(KeyError) as caught:
+        list(DataLoader(Counted(fail), None, num_workers=workers))
+    where = "" if workers == 0 else ", worker 0"
+    told = "".join(getattr(caught.value, "__notes__", [])) + str(caught.value)
+    assert f"sample 3 of the stream{where}" in told
+
+
+def test_a_type_that_nobody_finds_does_not_hang():
+    with pytest.raises(RuntimeError, match=r"fail_as_nobody_knows.*Local: three"):
+        list(DataLoader(Counted(fail_as_nobody_knows), None, num_workers=1))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_cannot_be_sent_is_an_error_and_not_a_hang(workers):
+    loader = DataLoader(Counted(threading.Lock), 2, collate_fn=list, num_workers=workers)
+    if workers:
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            list(loader)
+    else:
+        assert len(list(loader)) == 3
+
+
+def test_collate_that_ends_is_no_end_of_the_stream():
+    def collate(samples):
+        return next(iter(()))
+
+    with pytest.raises(RuntimeError, match="the collate function raised StopIteration"):
+        list(DataLoader(Counted(), 2, collate_fn=collate, num_workers=0))
+    assert StreamCollate(tuple)([1, 2]) == (1, 2)
+
+
+def test_worker_init_fn_finds_the_dataset_of_the_user():
+    found = list(DataLoader(Counted(), None, num_workers=1, worker_init_fn=_prove_own))
+    assert found == list(range(6))
+
+
+def _prove_own(worker: int) -> None:
+    info: Any = get_worker_info()
+    assert worker == 0 and isinstance(info.dataset, Counted)
+    assert not isinstance(info.dataset, Stream) and torch.utils.data.get_worker_info() is info
