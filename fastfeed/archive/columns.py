@@ -157,15 +157,23 @@ def proven_columns(raw: bytes | memoryview, path: str) -> Mapping[tuple[str, str
     """
     found = read_table(raw, len(raw), path).columns
     for column in found.values():
-        digest = xxhash.xxh3_64()
-        for start, stop in column.extents:
-            digest.update(memoryview(raw)[start:stop])
-        if digest.hexdigest() != column.xxh3:
-            msg = f"column {column.name} of {column.table} is damaged"
-            raise IndexDamaged(
-                msg, path=path, expected=column.xxh3, got=digest.hexdigest(), hint="Start anew with --overwrite."
-            )
+        prove_column(raw, column, path, "Start anew with --overwrite.")
     return found
+
+
+def prove_column(raw: bytes | memoryview, column: Column, path: str, hint: str) -> None:
+    """Check a column's bytes against its checksum.
+
+    Raises:
+        IndexDamaged: They differ.
+    """
+    digest = xxhash.xxh3_64()
+    for start, stop in column.extents:
+        digest.update(memoryview(raw)[start:stop])
+    if digest.hexdigest() != column.xxh3:
+        msg, got = f"column {column.name} of {column.table} is damaged", digest.hexdigest()
+        start, stop = column.extents[0][0], column.extents[-1][1]
+        raise IndexDamaged(msg, path=path, start=start, stop=stop, expected=column.xxh3, got=got, hint=hint)
 
 
 def table_bytes(head: Buffer) -> int:

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import BinaryIO, NamedTuple, TypeVar
 
-import xxhash
-
 from fastfeed.archive import columns, tar
 from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.catalog import Place, source_of_sample
-from fastfeed.archive.columns import BYTES, STARTS, Column, ColumnData
+from fastfeed.archive.columns import BYTES, STARTS, ColumnData, prove_column
 from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, Member
 from fastfeed.errors import FastfeedError, IndexDamaged, ShardDamaged, VersionUnsupported
 from fastfeed.sample import printable
@@ -186,7 +184,7 @@ class TarsIndex(DatasetIndex):
         self._proven = self.table.file_bytes <= PROVEN_BYTES
         for column in self.table.columns.values():
             if self._proven or column.table in {SET, TAR, FIELD, EXTENSION}:
-                self._prove_column(column)
+                prove_column(self._map, column, path, self.hint)
 
     def prove(self) -> None:
         """Check the bytes of all columns, unless opening has: whoever copies from the index must, for others to rely on.
@@ -194,21 +192,9 @@ class TarsIndex(DatasetIndex):
         Raises:
             IndexDamaged: They differ from their checksum.
         """
-        if not self._proven:
-            for column in self.table.columns.values():
-                self._prove_column(column)
-            self._proven = True
-
-    def _prove_column(self, column: Column) -> None:
-        digest = xxhash.xxh3_64()
-        for start, stop in column.extents:
-            digest.update(self._map[start:stop])
-        if digest.hexdigest() != column.xxh3:
-            msg = f"column {column.name} of {column.table} is damaged"
-            first, last = column.extents[0][0], column.extents[-1][1]
-            raise IndexDamaged(
-                msg, path=self.path, start=first, stop=last, expected=column.xxh3, got=digest.hexdigest(), hint=self.hint
-            )
+        for column in () if self._proven else self.table.columns.values():
+            prove_column(self._map, column, self.path, self.hint)
+        self._proven = True
 
     def counts(self) -> dict[str, int]:
         """Kind of finding -> how many there are.

@@ -96,7 +96,7 @@ class Journal:
             try:
                 os.makedirs(self.folder, exist_ok=True)
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except FileNotFoundError:
+            except (FileNotFoundError, FileExistsError):  # the latter from makedirs, of a folder that went as it looked
                 if time.monotonic() > deadline:
                     raise
                 continue  # a run that has just finished removed the folder in between

@@ -53,7 +53,7 @@ def test_version():
 
 def test_the_module_is_the_command():
     script = Path(command_line()[0]).parent / "fastfeed"
-    entry = f"fastfeed = {'fastfeed.cli.main:main'!r}".replace("'", '"')
+    entry = f"fastfeed = {'fastfeed.__main__:main'!r}".replace("'", '"')
     assert entry in (ROOT / "pyproject.toml").read_text()
     if script.exists():
         assert subprocess.run([script, "--version"], capture_output=True, check=True).stdout.startswith(b"fastfeed, version")
@@ -396,3 +396,20 @@ def test_quiet_is_silent(tmp_path: Path, command: Callable[[Path], list[object]]
     pack_photos(tmp_path, shards=1)
     packed(tmp_path / "photos", tmp_path / "packed", overwrite=True)
     assert done(*command(tmp_path), "--quiet") == ""
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_told_in_words():
+    code = """
+import sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "fastfeed.cli.pack":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from fastfeed.__main__ import main
+main()
+"""
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment(), timeout=60)
+    assert (result.returncode, result.stdout) == (130, "")
+    assert result.stderr == "\nfastfeed: interrupted. Nothing was begun.\n"

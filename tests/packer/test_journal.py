@@ -3,9 +3,12 @@ import fcntl
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from functools import partial
 
 import pytest
+from commands import environment
 from helpers import files_below, make_photos, packed
 from packing import (
     Hook,
@@ -351,3 +354,16 @@ def test_a_kill_at_any_point_of_forgetting_the_job_is_found_done(tmp_path, monke
         assert packed(source, out, samples_per_shard=1).already_packed
         assert files_below(out) == files_below(tmp_path / "straight")
     assert killed == 10  # job.json, scan, shards.json, a note for each of six shards, lock
+
+
+def test_runs_that_start_and_end_at_once_hinder_none(tmp_path):
+    code = f"""
+from fastfeed.packer.journal import Journal
+for _ in range(200):
+    journal = Journal({str(tmp_path / "out")!r})
+    journal.write("job.json", {{}})
+    journal.finish()
+    journal.close()
+"""
+    runs = [subprocess.Popen([sys.executable, "-c", code], env=environment(), stderr=subprocess.PIPE) for _ in range(2)]
+    assert [(run.communicate(timeout=120)[1], run.returncode) for run in runs] == [(b"", 0)] * 2
