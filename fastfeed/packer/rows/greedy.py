@@ -165,7 +165,9 @@ class GreedyShards:
         try:
             key = self.encoder.key(number, given)
         except SourceUnreadable as error:
-            return self._failed(number, None, ascii(given), error)
+            shown = ascii(str(given))[1:-1]
+            self._leave_out(number, shown, shown, error)
+            return None
         if not self._keys.add(key):
             self._refuse_twice(number, key)
         called = str(given) if given is not None else None
@@ -179,10 +181,11 @@ class GreedyShards:
         try:
             row = self.encoder.row(key, values)
         except SourceUnreadable as error:
-            return self._failed(number, key, called or key, error)
+            self._leave_out(number, key, called or key, error)
+            return None
         return key, row if called in {None, key} else _restorable(row, str(given))
 
-    def _failed(self, number: int, key: str | None, called: str, error: SourceUnreadable) -> None:
+    def _leave_out(self, number: int, key: str, called: str, error: SourceUnreadable) -> None:
         """Leave a sample out that cannot be packed.
 
         Raises:
