@@ -4,6 +4,8 @@
 
     FastfeedError                      exit code
       UsageError (ValueError)          2    the call or the command line is wrong
+        NoClasses (AttributeError)          the dataset has no classes to name
+        NoSuchPosition (IndexError)         beyond the dataset
       SourceError                      3    the files to pack cannot be used as they are
         SourceUnreadable                    vanished, no permission, not a regular file, an I/O error
         SourceChanged                       not what the kept scan of an unfinished or finished job says
@@ -101,6 +103,14 @@ class UsageError(FastfeedError, ValueError):
     """The call or the command line is wrong."""
 
     exit_code = 2
+
+
+class NoClasses(UsageError, AttributeError):
+    """The dataset has no classes: hasattr(dataset, "classes") is then False, as code written for torchvision expects."""
+
+
+class NoSuchPosition(UsageError, IndexError):
+    """A position beyond the dataset."""
 
 
 class SourceError(FastfeedError):

@@ -258,7 +258,10 @@ def _prove_words(manifest: Manifest) -> None:
     if not isinstance(options, Mapping) or manifest.layout not in LAYOUTS or manifest.order not in ORDERS:
         msg = f"options, layout or order is {(options, manifest.layout, manifest.order)!r}"
         raise ValueError(msg)
-    if any(not name or "/" in name or "\0" in name or name in {".", ".."} for name in manifest.classes or ()):
+    folders = (
+        (manifest.classes or ()) if manifest.layout == "classes" else ()
+    )  # unpack makes a folder of each, and of no others
+    if any(not name or "/" in name or "\0" in name or name in {".", ".."} for name in folders):
         msg = "a class has a name that no folder can have"
         raise ValueError(msg)
 

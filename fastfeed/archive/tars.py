@@ -16,7 +16,7 @@ import xxhash
 from fastfeed.archive import columns, tar
 from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.catalog import Place, source_of_sample
-from fastfeed.archive.columns import BYTES, STARTS, ColumnData
+from fastfeed.archive.columns import BYTES, STARTS, Column, ColumnData
 from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, Member
 from fastfeed.errors import FastfeedError, IndexDamaged, ShardDamaged, VersionUnsupported
 from fastfeed.sample import printable
@@ -37,6 +37,8 @@ MAX_FINDINGS = 10_000
 """Of a kind that are told one by one; all are counted."""
 MAX_FIELDS = 1 << 16
 NO_LABEL = -(1 << 63)
+PROVEN_BYTES = 64 << 20
+"""An index up to this size is proven whole when it is opened: that takes milliseconds."""
 REBUILD = "Index the tars again: fastfeed index."
 _Error = TypeVar("_Error", bound=FastfeedError)
 
@@ -150,7 +152,7 @@ def _strings(values: Sequence[bytes]) -> tuple[object, object]:
 
 
 class TarsIndex(DatasetIndex):
-    """The index file of a set of tars, its head proven, and all columns that are O(tars).
+    """The index file of a set of tars, its head proven, and all columns that are O(tars); all columns of a small one.
 
     Args:
         path: The file.
@@ -181,12 +183,32 @@ class TarsIndex(DatasetIndex):
         super().__init__(path)
         self.digest = hashlib.sha256(self._map[: self.table.data_start]).hexdigest()
         """Over the head, which holds a checksum of each column: changes with any byte of the index."""
-        for (table, name), column in self.table.columns.items():
-            if table in {SET, TAR, FIELD, EXTENSION}:
-                got = xxhash.xxh3_64(b"".join(self._map[start:stop] for start, stop in column.extents)).hexdigest()
-                if got != column.xxh3:
-                    msg = f"column {name} of {table} is damaged"
-                    raise IndexDamaged(msg, path=path, expected=column.xxh3, got=got, hint=self.hint)
+        self._proven = self.table.file_bytes <= PROVEN_BYTES
+        for column in self.table.columns.values():
+            if self._proven or column.table in {SET, TAR, FIELD, EXTENSION}:
+                self._prove_column(column)
+
+    def prove(self) -> None:
+        """Check the bytes of all columns, unless opening has: whoever copies from the index must, for others to rely on.
+
+        Raises:
+            IndexDamaged: They differ from their checksum.
+        """
+        if not self._proven:
+            for column in self.table.columns.values():
+                self._prove_column(column)
+            self._proven = True
+
+    def _prove_column(self, column: Column) -> None:
+        digest = xxhash.xxh3_64()
+        for start, stop in column.extents:
+            digest.update(self._map[start:stop])
+        if digest.hexdigest() != column.xxh3:
+            msg = f"column {column.name} of {column.table} is damaged"
+            first, last = column.extents[0][0], column.extents[-1][1]
+            raise IndexDamaged(
+                msg, path=self.path, start=first, stop=last, expected=column.xxh3, got=digest.hexdigest(), hint=self.hint
+            )
 
     def counts(self) -> dict[str, int]:
         """Kind of finding -> how many there are.

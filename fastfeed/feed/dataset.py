@@ -13,7 +13,7 @@ from fastfeed.archive.catalog import Catalog, Place
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.index import SAMPLE
 from fastfeed.archive.shard import CLASS_FIELD
-from fastfeed.errors import DecodeError, ManifestDamaged, UsageError
+from fastfeed.errors import DecodeError, ManifestDamaged, NoClasses, UsageError
 from fastfeed.feed import fields as registry
 from fastfeed.feed import select
 from fastfeed.feed.columns import Columns
@@ -102,7 +102,7 @@ class PackedDataset(Selectable, Dataset[Any]):
         self.fields = (*(name for name in self._known if name in self._wanted), *self._cells)
 
     _made_anew = "the dataset was packed anew"
-    _no_classes = "this dataset has no classes: it was not packed from class folders"
+    _no_classes = "this dataset has no classes: it was packed from neither class folders nor a column of labels"
 
     def _load(self) -> tuple[Catalog, Reader]:
         """What the samples are, and what reads them; by path, in every process anew."""
@@ -178,7 +178,7 @@ class PackedDataset(Selectable, Dataset[Any]):
         """The sample at a position; negative positions count from the end.
 
         Raises:
-            IndexError: No such position.
+            NoSuchPosition: It is outside; also an IndexError.
             ShardDamaged: Bytes differ from their checksum, or a shard is cut or missing.
             DecodeError: The bytes are as packed, but cannot be decoded.
         """
@@ -193,7 +193,7 @@ class PackedDataset(Selectable, Dataset[Any]):
         """Samples at many positions, in the order asked for, their bytes read in storage order.
 
         Raises:
-            IndexError: No such position.
+            NoSuchPosition: It is outside; also an IndexError.
             ShardDamaged: As __getitem__.
             DecodeError: As __getitem__.
         """
@@ -250,7 +250,7 @@ class PackedDataset(Selectable, Dataset[Any]):
         """A seekable file over one member; nothing is read before it is asked for, and no checksum is checked.
 
         Raises:
-            IndexError: No such position.
+            NoSuchPosition: It is outside; also an IndexError.
             UsageError: The sample has no such field.
         """
         position = self._position(index)
@@ -266,11 +266,11 @@ class PackedDataset(Selectable, Dataset[Any]):
         """Class names by number.
 
         Raises:
-            UsageError: The dataset has no classes.
+            NoClasses: The dataset has none; also an AttributeError, so hasattr() is False.
         """
         names = self._archive.classes
         if names is None:
-            raise UsageError(self._no_classes, path=self.path)
+            raise NoClasses(self._no_classes, path=self.path)
         return list(names)
 
     @property
@@ -280,7 +280,11 @@ class PackedDataset(Selectable, Dataset[Any]):
 
     @property
     def targets(self) -> NDArray[np.int64]:
-        """Class number of each sample; int64, shape (samples,). A read-only view of the index; of a view, a copy."""
+        """Class number of each sample; int64, shape (samples,). A read-only view of the index; of a view, a copy.
+
+        Raises:
+            NoClasses: The dataset has none; also an AttributeError, so hasattr() is False.
+        """
         if not self._archive.index.has(SAMPLE, "label"):
             self.classes  # noqa: B018 - its error says why there are none
         if self._targets is None:
@@ -298,7 +302,7 @@ class PackedDataset(Selectable, Dataset[Any]):
         """Position, key and source path of a sample; also of a view's sample the position in the packed dataset.
 
         Raises:
-            IndexError: No such position.
+            NoSuchPosition: It is outside; also an IndexError.
         """
         position = self._position(index)
         return SampleId(position, self._archive.key(position), self._archive.source(position))

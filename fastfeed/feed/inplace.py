@@ -107,7 +107,7 @@ class FileDataset(PackedDataset):
         self._files.refuse_unreadable(kept)
         self.notes += self._files.why
 
-    _no_classes = "these files have no classes: they do not lie in class folders"
+    _no_classes = "these files have no classes: they neither lie in class folders nor are listed with labels"
 
     def _load(self) -> tuple[Catalog, Reader]:
         return self._files, FileReader(self._files)

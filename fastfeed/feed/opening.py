@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,9 +117,10 @@ def open(
     Raises:
         NotADataset: Nothing that can be read is there, or the folder holds several splits.
         SourceError: Tars or files are unreadable, ambiguous, or not there.
+        UsageError: It is neither a path nor a list of paths.
     """
     if not isinstance(path, str | bytes | os.PathLike):
-        return TarDataset(find_tars(path), transform, **options)
+        return TarDataset(find_tars(_paths(path)), transform, **options)
     place = os.fsdecode(path)
     if os.path.isfile(place) and table_format(place) is not None:
         return FileDataset(_list_recipe(place, options), transform, **options)
@@ -135,6 +136,21 @@ def open(
         return PackedDataset(folders[0], transform, **options)
     of_folder = {name: options.pop(name) for name in ("layout", "group", "hidden") if name in options}
     return FileDataset(FolderRecipe(os.path.abspath(place), **of_folder), transform, **options)
+
+
+def _paths(given: object) -> list[str | os.PathLike[str]]:
+    """The paths of a list.
+
+    Raises:
+        UsageError: It is no list of paths.
+    """
+    found: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+    wrong = [item for item in found if not isinstance(item, str | bytes | os.PathLike)]
+    if wrong:
+        msg = "open takes a path, or a list of paths of tars"
+        what = f"{type(given).__name__} with {wrong[0]!r:.80}" if isinstance(given, Iterable) else repr(given)[:80]
+        raise UsageError(msg, expected='open("packed") or open(["a.tar", "b.tar"])', got=what)
+    return found
 
 
 def _list_recipe(place: str, options: dict[str, Any]) -> ListRecipe:

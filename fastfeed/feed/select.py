@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastfeed.errors import UsageError
+from fastfeed.errors import NoSuchPosition, UsageError
 
 Positions = NDArray[np.int64]
 
@@ -80,7 +80,7 @@ def indices(given: Sequence[int] | ArrayLike, size: int) -> Positions:
 
     Raises:
         UsageError: They are no whole numbers, or no flat sequence.
-        IndexError: One is outside.
+        NoSuchPosition: One is outside.
     """
     places = np.asarray(given)
     if places.ndim != 1 or (places.dtype.kind not in "iu" and len(places)):
@@ -90,7 +90,7 @@ def indices(given: Sequence[int] | ArrayLike, size: int) -> Positions:
     outside = (places < -size) | (places >= size) if len(places) else np.zeros(0, dtype=np.bool_)
     if bool(outside.any()):
         msg = f"position {int(places[int(outside.argmax())])} is outside of a dataset of {size} samples"
-        raise IndexError(msg)
+        raise NoSuchPosition(msg)
     wide = places.astype(np.int64)
     return np.where(wide < 0, wide + size, wide)
 
@@ -99,12 +99,17 @@ def chosen(condition: ArrayLike, size: int) -> Positions:
     """Places that a mask (one truth value for each) or an array of places names.
 
     Raises:
-        UsageError: A mask of another length, or neither mask nor places.
-        IndexError: A place is outside.
+        UsageError: A mask of another length, numbers that look like a mask, or neither mask nor places.
+        NoSuchPosition: A place is outside.
     """
     given = np.asarray(condition)
     if given.dtype.kind != "b":
-        return indices(given, size)
+        places = indices(given, size)
+        if len(places) == size and not np.isin(given, (0, 1), invert=True).any() and len(np.unique(places)) < size:
+            msg = "as many numbers as there are samples, each 0 or 1, look like a mask, and a mask is of true and false"
+            hint = "For a mask give mask.astype(bool); for samples that come several times, select()."
+            raise UsageError(msg, expected="bool", got=str(given.dtype), hint=hint)
+        return places
     if given.shape != (size,):
         msg = "a mask has one truth value for each sample"
         raise UsageError(msg, expected=f"shape ({size},)", got=f"shape {given.shape}")
@@ -115,10 +120,10 @@ def position(index: int, size: int, path: str) -> int:
     """One place from 0; negative ones count from the end.
 
     Raises:
-        IndexError: It is outside.
+        NoSuchPosition: It is outside.
     """
     place = operator.index(index)
     if not -size <= place < size:
-        msg = f"position {place} is outside of a dataset of {size} samples ({path})"
-        raise IndexError(msg)
+        msg = f"position {place} is outside of a dataset of {size} samples"
+        raise NoSuchPosition(msg, path=path)
     return place + size if place < 0 else place

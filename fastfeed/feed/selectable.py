@@ -71,7 +71,7 @@ class Selectable:
 
         Raises:
             UsageError: They are no whole numbers.
-            IndexError: One is outside.
+            NoSuchPosition: One is outside; also an IndexError.
         """
         return self._view(select.indices(indices, len(self)))
 
@@ -84,8 +84,8 @@ class Selectable:
                 sample; or an array of positions, as select().
 
         Raises:
-            UsageError: A text that is no condition, or a mask of another length.
-            IndexError: A position is outside.
+            UsageError: A text that is no condition, a mask of another length, or one of 0 and 1 in place of truth values.
+            NoSuchPosition: A position is outside; also an IndexError.
         """
         if not isinstance(condition, str):
             return self._view(select.chosen(condition, len(self)))
@@ -107,7 +107,7 @@ class Selectable:
             seed: From 0.
 
         Raises:
-            UsageError: Shares that are none, no such column, or a part that would be empty.
+            UsageError: Shares or a seed that are none, no such column, or a part that would be empty.
         """
         fractions = split.fractions_of(shares)
         classes = np.zeros(len(self), dtype=np.int64) if by is None else self._codes(by)

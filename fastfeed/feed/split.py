@@ -34,10 +34,14 @@ def fractions_of(given: Sequence[float]) -> list[Fraction]:
     Raises:
         UsageError: None, one that is not between 0 and 1, or more than 1 in all.
     """
-    if not given or not all(0 < share < 1 for share in given):
+    try:
+        exact = [Fraction(share) for share in given if 0 < share < 1]
+    except (TypeError, ValueError):  # text, None, an array: what cannot be compared with a number, or is none
+        exact = []
+    if not given or len(exact) < len(given):
         msg = "split takes the parts' shares, each between 0 and 1"
         raise UsageError(msg, expected="split(0.9) or split(0.8, 0.1, 0.1)", got=f"split({', '.join(map(repr, given))})")
-    shares = [Fraction(share).limit_denominator(_DENOMINATOR) for share in given]
+    shares = [share.limit_denominator(_DENOMINATOR) for share in exact]
     rest = 1 - sum(shares, Fraction(0))
     if rest < 0 or not all(0 < share < 1 for share in shares):
         msg = "the parts' shares are more than 1 in all" if rest < 0 else f"a share is finer than 1 in {_DENOMINATOR:,}"
@@ -59,10 +63,14 @@ def split_positions(
     Raises:
         UsageError: A seed that is none.
     """
-    if isinstance(seed, bool) or operator.index(seed) < 0:
+    try:
+        number = -1 if isinstance(seed, bool) else operator.index(seed)
+    except TypeError:
+        number = -1
+    if number < 0:
         msg = "seed is a whole number from 0"
         raise UsageError(msg, got=repr(seed))
-    keys = np.random.PCG64(operator.index(seed)).random_raw(len(classes))
+    keys = np.random.PCG64(number).random_raw(len(classes))
     parts = _alone(shares, keys, classes) if groups is None else _together(shares, keys, classes, groups)
     return [np.flatnonzero(parts == part) for part in range(len(shares))]
 

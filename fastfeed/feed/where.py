@@ -26,6 +26,7 @@ import ast
 import difflib
 import operator
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Unpack
 
@@ -79,7 +80,7 @@ def evaluate(text: str, column: Column, names: Sequence[str], rows: int) -> NDAr
         raise UsageError(msg, got=len(text), hint="Give a mask or an array of positions instead.")
     working = _Working(text, column, names)
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = _parsed(text)
         with np.errstate(all="ignore"):  # NaN and infinity are answers here
             value = working.value(tree.body)
     except SyntaxError as error:
@@ -94,6 +95,13 @@ def evaluate(text: str, column: Column, names: Sequence[str], rows: int) -> NDAr
         msg = f"the condition gives {_kind(value)}, not true or false"
         raise UsageError(msg, got=repr(text), hint="Compare it with something.")
     return np.broadcast_to(np.asarray(value, dtype=np.bool_), (rows,))
+
+
+def _parsed(text: str) -> ast.Expression:
+    """The syntax tree; a SyntaxError also for what Python only warns of, at a line of a file that there is not."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return ast.parse(text.strip(), mode="eval")
 
 
 def _kind(value: Value) -> str:
@@ -326,6 +334,8 @@ def _missing(working: _Working, node: ast.Call, given: Sequence[ast.expr]) -> Va
     value = working.value(argument)
     if isinstance(value, TextRows):
         return value.equal(b"")
+    if isinstance(value, int):
+        return False  # numpy takes no whole number beyond int64
     return np.isnan(value) if not isinstance(value, str) else not value
 
 

@@ -3,10 +3,10 @@
 The folder is there from the first byte until the manifest is published; it is what a rerun continues from.
 """
 
+import errno
 import fcntl
 import json
 import os
-import shutil
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -93,8 +93,8 @@ class Journal:
         deadline = time.monotonic() + _LOCK_WAIT_SECONDS
         path = os.path.join(self.folder, "lock")
         while True:
-            os.makedirs(self.folder, exist_ok=True)
             try:
+                os.makedirs(self.folder, exist_ok=True)
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except FileNotFoundError:
                 if time.monotonic() > deadline:
@@ -136,15 +136,21 @@ class Journal:
 
     def close(self) -> None:
         """Release the lock; leave what a rerun continues from, and no trace where nothing began."""
-        for name in os.listdir(self.folder) if os.path.isdir(self.folder) else ():
+        try:
+            if _still(self._lock, self.path("lock")):  # else this run has finished, and what is there is the next one's
+                self._tidy()
+        finally:
+            os.close(self._lock)
+
+    def _tidy(self) -> None:
+        for name in os.listdir(self.folder):
             if name.endswith(".part"):
-                remove(os.path.join(self.folder, name))
-        if os.path.isdir(self.folder) and os.listdir(self.folder) == ["lock"]:
-            shutil.rmtree(self.folder)
+                remove(self.path(name))
+        if os.listdir(self.folder) == ["lock"]:
+            self._remove()
             _remove_if_empty(os.path.dirname(self.folder))
             if self._made:
                 _remove_if_empty(self.destination)
-        os.close(self._lock)
 
     def path(self, name: str) -> str:
         """A file of the job's folder."""
@@ -184,8 +190,21 @@ class Journal:
 
     def finish(self) -> None:
         """The manifest is published: the job is forgotten."""
-        shutil.rmtree(self.folder)
+        self._remove()
         sync_folder(os.path.dirname(self.folder))
+
+    def _remove(self) -> None:
+        """Remove the folder, if this run still has it.
+
+        The lock goes last. A run that waits for it makes a new one as soon as it has gone: from then on the folder is that
+        run's, and a lock that went first would let it in among files that are about to be removed. job.json goes first:
+        without it, what a kill leaves here is not taken for a pack that has still to be written.
+        """
+        if not _still(self._lock, self.path("lock")):
+            return
+        for name in sorted(os.listdir(self.folder), key=lambda name: (name == "lock", name != "job.json")):
+            remove(self.path(name))
+        _remove_if_empty(self.folder)
 
     def clear(self) -> None:
         """Remove what an earlier pack wrote here, manifests first, and nothing else.
@@ -351,5 +370,8 @@ def _still(descriptor: int, path: str) -> bool:
 
 
 def _remove_if_empty(folder: str) -> None:
-    if os.path.isdir(folder) and not os.listdir(folder):
+    try:
         os.rmdir(folder)
+    except OSError as error:  # asking first would be a race with another run, which may just be making its own
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT}:
+            raise

@@ -116,9 +116,14 @@ def verify(path: str | os.PathLike[str], *, workers: int | None = None, progress
         finally:
             stop.set()  # after Ctrl-C no thread reads on
     progress.finish()
-    result.findings.sort(key=lambda found: (found.path or "", found.shard or "", found.start or 0, found.text))
+    result.findings.sort(key=_rank)
     result.seconds = time.monotonic() - began
     return result
+
+
+def _rank(found: Finding) -> tuple[str, int, str, str]:
+    """Shard by shard, behind what is of no shard; what is said of a whole shard stands before what is said of bytes in it."""
+    return found.shard or "", -1 if found.start is None else found.start, found.path or "", found.text
 
 
 def _datasets(result: VerifyResult) -> list[str]:

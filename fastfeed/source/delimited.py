@@ -3,7 +3,6 @@
 import csv
 import os
 import re
-import sys
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from fastfeed.errors import SourceAmbiguous, SourceError
 from fastfeed.source.cells import CHUNK_ROWS, Cells, Parsed
-from fastfeed.source.textfile import open_text
+from fastfeed.source.textfile import MAX_LINE_BYTES, open_text
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 _FILE_NAME = re.compile(
@@ -59,7 +58,8 @@ def read_delimited(path: str, delimiter: str, wanted: Collection[str] | None) ->
 @contextmanager
 def _long_fields() -> Iterator[None]:
     # The module's limit of 131,072 characters is its own, not a fact of the file: a caption or a JSON cell may be longer.
-    before = csv.field_size_limit(sys.maxsize)
+    # Some limit there must be: a cell in quotes goes on over the ends of lines, which are bounded elsewhere.
+    before = csv.field_size_limit(MAX_LINE_BYTES)
     try:
         yield
     finally:

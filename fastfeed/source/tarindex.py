@@ -105,15 +105,20 @@ def index_tars(
     began = time.monotonic()
     paths = find_tars(tars)
     folder = None if index_dir is None else os.fsdecode(index_dir)
-    known, _ = look_up(paths, folder)
+    known, _ = look_up(paths, folder, whole=True)
     walked = 0
     if known is None or (checksums and not known.index.has(MEMBER, "xxh3")):
-        known, walked = make(paths, folder, checksums=checksums, walkers=walkers, progress=progress)
+        known, walked = make(paths, folder, checksums=checksums, walkers=walkers, whole=True, progress=progress)
     return result_of(known, walked, time.monotonic() - began)
 
 
-def look_up(paths: TarPaths, index_dir: str | None) -> tuple[TarSet | None, str]:
+def look_up(paths: TarPaths, index_dir: str | None, *, whole: bool = False) -> tuple[TarSet | None, str]:
     """The index of tars if there is one and they have not changed since; else why not.
+
+    Args:
+        paths: The tars.
+        index_dir: As index_tars().
+        whole: Prove all columns of the index, also where it is so large that opening it does not.
 
     Raises:
         NotADataset: A tar is gone.
@@ -123,6 +128,8 @@ def look_up(paths: TarPaths, index_dir: str | None) -> tuple[TarSet | None, str]
         return None, "they have no index yet"
     try:
         found = TarSet(path, paths.base)
+        if whole:
+            found.index.prove()
     except DatasetError as error:
         return None, f"their index cannot be used ({error.message})"
     changed = [
@@ -146,8 +153,9 @@ def _facts(paths: TarPaths) -> Iterator[tuple[int, int]]:
 
 
 def make(
-    paths: TarPaths, index_dir: str | None, *, checksums: bool = False, walkers: int = WALKERS, progress: Progress = QUIET
-) -> tuple[TarSet, int]:
+    paths: TarPaths, index_dir: str | None, *, checksums: bool = False, walkers: int = WALKERS, whole: bool = False,
+    progress: Progress = QUIET,
+) -> tuple[TarSet, int]:  # fmt: skip
     """Make the index of tars, and give how many of them were walked. One process at a time does; the others wait for it.
 
     Raises:
@@ -161,7 +169,7 @@ def make(
         with _locked(folder) as alone:
             if alone:
                 _clear(folder)
-            known, _ = look_up(paths, index_dir)
+            known, _ = look_up(paths, index_dir, whole=whole)
             if known is not None and (not checksums or known.index.has(MEMBER, "xxh3")):
                 return known, 0  # another process has made it while this one waited
             maker = _Maker(paths, path, checksums=checksums)
@@ -278,6 +286,7 @@ class _Maker:
     def _take(self, path: str, facts: Mapping[str, tuple[int, int]], found: dict[str, Indexed]) -> None:
         try:
             tars = TarSet(path, self._paths.base)
+            tars.index.prove()  # what is taken over gets new checksums
         except DatasetError:
             return  # a damaged index is of no use; its own is written anew
         older = Older(tars)

@@ -11,9 +11,14 @@ from typing import Any, BinaryIO, TextIO
 from fastfeed.archive.regular import open_regular
 from fastfeed.errors import SourceError, SourceUnreadable
 from fastfeed.optional import load
+from fastfeed.units import format_size
 
 COMPRESSED = (".gz", ".zst")
 _READ_BYTES = 1 << 16
+MAX_LINE_BYTES = 256 << 20
+"""Of a compressed file. A line is held in memory whole, and a few hundred kilobytes can decompress to one of gigabytes. No
+row that is meant is so long: a photo of 100 MB in base64 is half of it."""
+_BUFFER_BYTES = 1 << 18
 _BOM = b"\xef\xbb\xbf"
 _WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _RESTORE = "The file is cut or damaged: copy it again."
@@ -25,7 +30,7 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
 
     Raises:
         SourceUnreadable: It cannot be opened or read; raised also for errors inside the block.
-        SourceError: It is no such compressed file, or cut.
+        SourceError: It is no such compressed file, or cut, or a line of it is longer than MAX_LINE_BYTES.
         UsageError: It ends in .zst, and zstandard is not installed.
     """
     damage: list[type[Exception]] = [gzip.BadGzipFile, zlib.error, EOFError]
@@ -33,11 +38,11 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
         with open(path, "rb", opener=open_regular) as file:
             if path.endswith(".gz"):
                 with gzip.GzipFile(fileobj=file) as plain:
-                    yield io.BufferedReader(plain)
+                    yield io.BufferedReader(_Lines(plain, path), _BUFFER_BYTES)
             elif path.endswith(".zst"):
                 zstandard = load("zstandard", "zst", "a file that ends in .zst")
                 damage.append(zstandard.ZstdError)
-                yield io.BufferedReader(_Frames(file, zstandard.ZstdDecompressor()), 1 << 18)
+                yield io.BufferedReader(_Lines(_Frames(file, zstandard.ZstdDecompressor()), path), _BUFFER_BYTES)
             else:
                 yield file
     except OSError as error:
@@ -47,6 +52,37 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
         raise SourceUnreadable(msg, path=path) from error
     except tuple(damage) as error:
         raise _cut(path, error) from error
+
+
+class _Lines(io.RawIOBase):
+    """What a decompressor gives, as long as its lines end: whoever reads a line would else hold what never ends."""
+
+    def __init__(self, plain: io.BufferedIOBase | io.RawIOBase, path: str) -> None:
+        self._plain, self._path = plain, path
+        self._line, self._length = 1, 0
+        """Number of the line that has not ended yet, and its bytes so far."""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - anything with a buffer
+        """Some bytes, 0 at the end.
+
+        Raises:
+            SourceError: A line is too long.
+        """
+        data = self._plain.read(len(buffer)) or b""
+        buffer[: len(data)] = data
+        end = data.rfind(b"\n")
+        self._line += data.count(b"\n")
+        self._length = len(data) - end - 1 if end >= 0 else self._length + len(data)
+        if self._length > MAX_LINE_BYTES:
+            msg = f"line {self._line} of {os.path.basename(self._path)} is too long when it is decompressed"
+            hint = "Divide that line, or decompress the file if it is meant so."
+            expected = f"at most {format_size(MAX_LINE_BYTES)}"
+            raise SourceError(msg, path=self._path, expected=expected, got="more", hint=hint)
+        return len(data)
 
 
 class _Frames(io.RawIOBase):

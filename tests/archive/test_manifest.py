@@ -253,7 +253,9 @@ def test_g1_splits_that_are_no_mapping_to_digests(splits):
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/", "a\0"])
 def test_m6_a_class_that_no_folder_can_be_called(name):
-    refused({"classes": ["cat", name]}, "a class has a name that no folder can have")
+    refused({"layout": "classes", "classes": ["cat", name]}, "a class has a name that no folder can have")
+    other = example(layout="table", classes=("cat", name))
+    assert manifest.decode(manifest.encode(other), "x") == other
 
 
 @pytest.mark.parametrize("change", [{"options": 5}, {"options": [1]}, {"layout": "weird"}, {"order": "nonsense"}])

@@ -85,7 +85,8 @@ def test_labels_are_whole_or_of_some(tmp_path: Path):
     for labels, name in (([1, 2], "label"), ([1, NO_LABEL], "some_label"), ([NO_LABEL] * 2, None)):
         data = TarsData(
             tars=[TarFile("a", 1, 1, PLAIN, 2048, 2, 0)], fields=["x"], keys=ByteStrings([b"1", b"2"]),
-            labels=array("q", labels), counts=array("I", [1, 1]), member_fields=array("H", [0, 0]), offsets=array("Q", [512, 1024]),
+            labels=array("q", labels), counts=array("I", [1, 1]), member_fields=array("H", [0, 0]),
+            offsets=array("Q", [512, 1024]),
             sizes=array("Q", [1, 1]), digests=None, extensions=[], written=array("H"), frames=[], findings=[], found={},
         )  # fmt: skip
         with (tmp_path / "index").open("wb") as file:
@@ -146,6 +147,29 @@ def test_flipped_bits_of_what_is_read_at_opening(made, tmp_path: Path, name: str
             (tmp_path / "index").write_bytes(flipped(whole, byte * 8))
             with pytest.raises(IndexDamaged, match=f"column {name} of {column.table} is damaged"):
                 TarsIndex(str(tmp_path / "index"))
+
+
+def test_flipped_bits_of_any_column_of_a_small_index_show_at_opening_and_of_a_large_one_when_it_is_proven(
+    made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """[P7] [P17]"""
+    whole, path = made[1].read_bytes(), tmp_path / "index"
+    columns = [item for item in TarsIndex(str(made[1])).table.columns.values() if item.table in {"sample", "member"}]
+    assert {"offset", "size", "field", "members", "key"} <= {column.name for column in columns}
+    for column in columns:
+        path.write_bytes(flipped(whole, column.extents[-1][0] * 8))
+        words = f"column {column.name} of {column.table} is damaged"
+        with monkeypatch.context() as patch:
+            with pytest.raises(IndexDamaged, match=words) as caught:
+                TarsIndex(str(path))
+            assert (caught.value.start, caught.value.stop) == (column.extents[0][0], column.extents[-1][1])
+            patch.setattr("fastfeed.archive.tars.PROVEN_BYTES", len(whole) - 1)
+            index = TarsIndex(str(path))
+            with pytest.raises(IndexDamaged, match=words):
+                index.prove()
+    path.write_bytes(whole)
+    monkeypatch.setattr("fastfeed.archive.tars.PROVEN_BYTES", len(whole) - 1)
+    TarsIndex(str(path)).prove()
 
 
 USED: list[tuple[str, Callable[[ColumnFile], object], str]] = [

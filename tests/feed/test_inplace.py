@@ -145,7 +145,7 @@ def test_flat_files_have_no_classes(tmp_path: Path):
     dataset = fastfeed.open(make_captioned(tmp_path / "src"))
     assert dataset[1]["txt"] == "picture 1\n"
     for name in ("classes", "targets"):
-        with pytest.raises(UsageError, match="these files have no classes: they do not lie in class folders"):
+        with pytest.raises(UsageError, match="these files have no classes: they neither lie in class folders nor are listed"):
             getattr(dataset, name)
     assert dataset.samples[0] == ("000.jpg", None)
 

@@ -9,7 +9,7 @@ from helpers import encoded, make_captioned, make_photos, packed, photo
 from tarring import gzipped, pairs, tar_of, write_tar
 
 import fastfeed
-from fastfeed.errors import FastfeedWarning, NotADataset, SourceAmbiguous, SourceUnreadable, UsageError
+from fastfeed.errors import FastfeedWarning, NoClasses, NotADataset, SourceAmbiguous, SourceUnreadable, UsageError
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.inplace import FileDataset, TarDataset
 from fastfeed.feed.opening import FolderRecipe
@@ -198,3 +198,22 @@ def test_tables_that_name_nothing(table: Path, tmp_path: Path):
         fastfeed.open(table, field={"image": "images/{id}.jpg"})
     rest = fastfeed.open(table, field={"image": "images/{id}.jpg"}, skip=SkipList([SkipEntry(source="images/2.jpg")]))
     assert len(rest) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "got"), [(None, "None"), (3, "3"), (iter([1]), "list_iterator with 1"), (["a.tar", None], "list with None")]
+)
+def test_what_is_no_path(given, got: str):
+    with pytest.raises(UsageError, match=rf"open takes a path, or a list of paths of tars: expected .*, got {got}$"):
+        fastfeed.open(given)
+
+
+def test_no_classes_is_no_attribute(tmp_path: Path):
+    """As code written for torchvision asks."""
+    packed(make_captioned(tmp_path / "src"), tmp_path / "packed")
+    for place in ("src", "packed"):
+        dataset = fastfeed.open(tmp_path / place)
+        for name in ("classes", "class_to_idx", "targets"):
+            assert not hasattr(dataset, name) and getattr(dataset, name, None) is None
+            with pytest.raises(NoClasses, match="classes: "):
+                getattr(dataset, name)

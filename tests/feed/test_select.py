@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastfeed.errors import UsageError
+from fastfeed.errors import NoSuchPosition, UsageError
 from fastfeed.feed.select import Selection, chosen, indices, packed, position
 
 
@@ -95,6 +95,25 @@ def test_masks():
         UsageError, match=r"a mask has one truth value for each sample: expected shape \(3,\), got shape \(2,\)"
     ):
         chosen([True, False], 3)
+
+
+@pytest.mark.parametrize("given", [np.ones(4, dtype=np.int8), [0, 1, 1, 0], torch.tensor([0, 0, 0, 1]), [0, 0, 0, 0]])
+def test_a_mask_of_numbers_is_no_positions(given):
+    with pytest.raises(UsageError, match=r"look like a mask, and a mask is of true and false: expected bool, .*astype\(bool\)"):
+        chosen(given, 4)
+
+
+def test_positions_that_look_like_no_mask():
+    assert chosen([1, 0], 2).tolist() == [1, 0]
+    assert chosen([0], 1).tolist() == [0]
+    assert chosen([1, 1, 1], 4).tolist() == [1, 1, 1]
+    assert chosen([2, 1, 1, 0], 4).tolist() == [2, 1, 1, 0]
+    assert chosen([], 0).tolist() == []
+
+
+def test_a_position_outside_is_an_error_of_ours():
+    with pytest.raises(NoSuchPosition, match="position 99 is outside of a dataset of 5 samples"):
+        chosen([0, 1, 99], 5)
 
 
 def test_one_position():

@@ -176,6 +176,10 @@ def test_shares(given, expected):
         ((-0.1,), "each between 0 and 1"),
         ((800, 200), "each between 0 and 1"),
         ((float("nan"),), "each between 0 and 1"),
+        (("a",), r"each between 0 and 1: .*got split\('a'\)"),
+        (("0.5",), "each between 0 and 1"),
+        ((0.5, None), "each between 0 and 1"),
+        ((np.array([0.5, 0.5]),), "each between 0 and 1"),
         ((0.8, 0.3), r"the parts' shares are more than 1 in all: got split\(0\.8, 0\.3\)"),
         ((1e-9,), "a share is finer than 1 in 1,000,000"),
         ((0.9999999999,), "a share is finer than 1 in 1,000,000"),
@@ -186,7 +190,7 @@ def test_shares_that_are_none(given, words):
         fractions_of(given)
 
 
-@pytest.mark.parametrize("seed", [-1, True])
+@pytest.mark.parametrize("seed", [-1, True, 1.5, "a", None])
 def test_seeds_that_are_none(seed):
     with pytest.raises(UsageError, match="seed is a whole number from 0"):
         split([Fraction(1, 2)] * 2, seed, [0, 0])

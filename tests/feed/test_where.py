@@ -235,6 +235,8 @@ def test_a_column_is_looked_up_once():
         ("col(t) == 'a'", "col takes the name of a column in quotes"),
         ("col() == 1", "col takes the name of a column in quotes"),
         ("col('none') == 1", "there is no column 'none'"),
+        (r"'\d' in t", "the condition cannot be read: "),
+        ("missing(99999999999999999999) + 1 > 0 or 1", "or joins true and false"),
         ("i >", "the condition cannot be read: invalid syntax: got 'i >'"),
         ("i = 3", "the condition cannot be read"),
         ("i > 1; i < 3", "the condition cannot be read"),
@@ -250,6 +252,11 @@ def test_a_column_is_looked_up_once():
 )  # fmt: skip
 def test_what_is_refused_and_how(text: str, words: str):
     assert words in refusal(text)
+
+
+def test_a_whole_number_beyond_64_bits_is_not_missing():
+    for text, holds in (("missing(99999999999999999999)", False), ("not missing(99999999999999999999)", True)):
+        assert evaluate(text, lambda *_: np.arange(2), ["x"], 2).tolist() == [holds] * 2
 
 
 def test_the_smallest_whole_number_has_no_counterpart():

@@ -284,3 +284,70 @@ def test_a_killed_run_that_had_published_all_is_found_done(tmp_path):
     assert kept and again.already_packed
     assert files_below(tmp_path / "out") == before
     assert manifest_of(tmp_path / "out")["samples"] == 6 and fastfeed.verify(tmp_path / "out").ok
+
+
+def test_a_run_that_waited_takes_over_while_the_first_still_ends(tmp_path, monkeypatch):
+    """The second comes in at the worst moment: when the first has removed its lock, but not yet the folder."""
+    out = str(tmp_path / "out")
+    first = Journal(out)
+    first.begin({"options": {}}, b"scan")
+    first.write("a-000000.tar.done", {})
+    others: list[Journal] = []
+
+    def remove(path):
+        os.unlink(path)
+        if path == first.path("lock"):
+            assert os.listdir(first.folder) == []
+            others.append(Journal(out))
+
+    monkeypatch.setattr("fastfeed.packer.journal.remove", remove)
+    first.finish()
+    monkeypatch.undo()
+    (second,) = others
+    second.write("job.json", {"options": {}})
+    (tmp_path / "out" / ".fastfeed" / "job" / "b-000000.tar.1.part").touch()
+    first.close()
+    assert sorted(os.listdir(second.folder)) == ["b-000000.tar.1.part", "job.json", "lock"]
+    with pytest.raises(DestinationBusy, match="another fastfeed pack is writing there"):
+        Journal(out)
+    second.finish()
+    second.close()
+    assert os.listdir(tmp_path / "out" / ".fastfeed") == []
+
+
+def test_a_run_that_ends_with_nothing_leaves_alone_what_the_next_has_begun(tmp_path):
+    first = Journal(str(tmp_path / "out"))
+    os.unlink(first.path("lock"))
+    second = Journal(str(tmp_path / "out"))
+    first.close()
+    assert os.listdir(second.folder) == ["lock"]
+    second.close()
+    assert not (tmp_path / "out" / ".fastfeed").exists()
+
+
+def test_a_kill_at_any_point_of_forgetting_the_job_is_found_done(tmp_path, monkeypatch):
+    source = texts(tmp_path / "s")
+    packed(source, tmp_path / "straight", samples_per_shard=1)
+    finish, killed = Journal.finish, 0
+    for reached in range(20):
+        steps = iter(range(reached))
+
+        def remove(path, steps=steps):
+            if next(steps, None) is None:
+                raise Interrupt(path)
+            os.unlink(path)
+
+        def killed_finish(journal, remove=remove):
+            monkeypatch.setattr("fastfeed.packer.journal.remove", remove)
+            finish(journal)
+
+        monkeypatch.setattr(Journal, "finish", killed_finish)
+        out = tmp_path / f"out{reached}"
+        try:
+            packed(source, out, samples_per_shard=1)
+        except Interrupt:
+            killed += 1
+        monkeypatch.undo()
+        assert packed(source, out, samples_per_shard=1).already_packed
+        assert files_below(out) == files_below(tmp_path / "straight")
+    assert killed == 10  # job.json, scan, shards.json, a note for each of six shards, lock

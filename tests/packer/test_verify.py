@@ -220,6 +220,14 @@ def test_a_cut_in_the_midst_of_a_member_names_it(dataset: Path):
     assert any("wrong size" in f.text and f.shard == place.shard for f in findings)
 
 
+def test_the_size_of_a_cut_shard_comes_before_what_is_lost_with_it(tmp_path: Path):
+    dataset = pack_photos(tmp_path, shards=1)
+    os.truncate(dataset / "photos-000000.tar", 0)
+    first, *others = found(dataset)
+    assert "a shard has the wrong size" in first.text and first.start is None
+    assert others and any(f.start is not None for f in others)
+
+
 def test_many_findings_of_one_shard_are_capped(tmp_path: Path):
     dataset = pack_photos(tmp_path, each=80, shards=1)
     shard = dataset / "photos-000000.tar"

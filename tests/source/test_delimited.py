@@ -132,3 +132,14 @@ def test_what_pythons_csv_module_writes_reads_back(tmp_path_factory, rows: list[
     parsed = read(tmp_path_factory.mktemp("csv"), out.getvalue())
     assert list(table(parsed).values()) == [[row[at] for row in rows] for at in range(width)]
     assert parsed.rows == len(rows)
+
+
+def test_a_cell_over_many_lines_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A quote lets it pass the ends of lines, so a compressed file of a megabyte could hold a cell of gigabytes."""
+    monkeypatch.setattr("fastfeed.source.delimited.MAX_LINE_BYTES", 1 << 20)
+    path = tmp_path / "t.csv"
+    path.write_text('a\n"' + "some text\n" * 100_000 + '"\n')
+    assert read_delimited(str(path), ",", None).rows == 1
+    path.write_text('a\n"' + "some text\n" * 200_000 + '"\n')
+    with pytest.raises(SourceError, match=r"t\.csv breaks the rules of csv up to line \d+: field larger than field limit"):
+        read_delimited(str(path), ",", None)

@@ -194,6 +194,25 @@ def test_an_index_that_is_damaged_is_made_anew(tmp_path: Path):
         assert path.read_bytes() == whole
 
 
+def test_damage_in_a_large_index_is_found_by_indexing_again_and_is_not_taken_over(tmp_path: Path, monkeypatch):
+    """[P17]: opening a large index does not prove it."""
+    monkeypatch.setattr("fastfeed.archive.tars.PROVEN_BYTES", 0)
+    three(tmp_path)
+    tars = str(tmp_path / "*.tar")
+    path = Path(index_tars(tars).path)
+    whole, found = path.read_bytes(), look_up(find_tars(tars), None)[0]
+    assert found is not None
+    at = found.index.table.columns["member", "offset"].extents[0][0] + 1
+    damaged = whole[:at] + bytes([whole[at] ^ 2]) + whole[at + 1 :]
+    path.write_bytes(damaged)
+    assert look_up(find_tars(tars), None)[0] is not None
+    assert "column offset of member is damaged" in look_up(find_tars(tars), None, whole=True)[1]
+    assert index_tars(tars).walked == 3 and path.read_bytes() == whole
+    path.write_bytes(damaged)
+    write_tar(tmp_path / "new.tar", pairs(1))
+    assert index_tars(tars).walked == 4
+
+
 # ------------------------------------------------------------------------------------------------ where it cannot be written
 def test_a_folder_of_ones_own(tmp_path: Path):
     three(tmp_path / "a")

@@ -16,6 +16,10 @@ def text_of(path: Path, newline: str = "") -> list[str]:
         return list(file)
 
 
+def squeezed(raw: bytes, end: str) -> bytes:
+    return gzip.compress(raw, 1) if end == ".gz" else bytes(pytest.importorskip("zstandard").compress(raw))
+
+
 def test_lines_end_as_they_are_told_to(tmp_path: Path):
     path = tmp_path / "t.csv"
     path.write_bytes(TEXT.encode())
@@ -133,3 +137,19 @@ def test_a_file_that_is_mended_while_it_is_read(tmp_path: Path):
 
     with pytest.raises(SourceError, match="the table changed while it was read"):
         read()
+
+
+@pytest.mark.parametrize("end", [".gz", ".zst"])
+def test_a_compressed_line_without_end_is_refused_before_it_is_held(tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fastfeed.source.textfile.MAX_LINE_BYTES", 1 << 20)
+    path = tmp_path / f"t.csv{end}"
+    whole = b"a,b\n" * 100_000 + b"x" * (1 << 20) + b"\n" + b"y" * (1 << 19)
+    path.write_bytes(squeezed(whole, end))
+    assert "".join(text_of(path)).encode() == whole
+    path.write_bytes(squeezed(b"a,b\n" * 100_000 + b"x" * (40 << 20) + b"\n", end))
+    with (
+        open_text(str(path), "") as file,
+        pytest.raises(SourceError, match=rf"line 100001 of t\.csv{end} is too long") as caught,
+    ):
+        list(file)
+    assert "when it is decompressed" in str(caught.value) and "expected at most 1.0 MiB, got more" in str(caught.value)

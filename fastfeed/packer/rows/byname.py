@@ -30,7 +30,7 @@ def load_object(text: str) -> Any:  # noqa: ANN401 - whatever is there
     home, _, name = text.rpartition(":")
     try:
         found: Any = _module(home)
-    except Exception as error:  # whatever the module's own code raises
+    except (Exception, SystemExit) as error:  # whatever the module's own code raises
         msg = f"{home} cannot be imported ({type(error).__name__}: {error})"
         raise UsageError(msg, got=text, hint=_HINT) from error
     for part in name.split("."):
@@ -43,7 +43,7 @@ def load_object(text: str) -> Any:  # noqa: ANN401 - whatever is there
         return found
     try:
         return found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         msg = f"{text} is called without arguments to give the dataset, and that fails ({type(error).__name__}: {error})"
         hint = "Name a dataset, or a function without arguments that gives one."
         raise UsageError(msg, got=text, hint=hint) from error

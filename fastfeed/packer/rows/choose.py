@@ -8,6 +8,7 @@ from glob import glob
 from itertools import islice
 from typing import Any
 
+from fastfeed.archive.manifest import FOLDER, GROUP, MANIFEST
 from fastfeed.config import RowConfig
 from fastfeed.errors import NothingGained, SourceAmbiguous, SourceUnreadable, UsageError
 from fastfeed.packer.rows import huggingface
@@ -240,9 +241,11 @@ def _refuse(path: str, found: Sequence[str], kind: str, *, anyway: bool) -> None
 
 def _folder(path: str, config: RowConfig, *, anyway: bool) -> Chosen | None:
     """Tables in a folder, or None for a folder of files."""
+    _refuse_packed(path)
     names = _telling_names(path)
     if names is None:
         return None
+    _refuse_tars(path, names)
     tables = [name for name in names if name.lower().endswith(TABLES)]
     if "dataset_dict.json" in names:
         splits = ", ".join(name for name in names if os.path.isdir(os.path.join(path, name)))
@@ -259,6 +262,24 @@ def _folder(path: str, config: RowConfig, *, anyway: bool) -> Chosen | None:
     return None
 
 
+def _refuse_packed(path: str) -> None:
+    """A packed dataset: as a folder of files, each shard would become one sample."""
+    if any(os.path.isfile(os.path.join(path, FOLDER, name)) for name in (MANIFEST, GROUP)):
+        msg = "the folder is a packed dataset already"
+        hint = "Read it with fastfeed.open, or pack anew from its source. To pack its shards again name them: 'FOLDER/*.tar'."
+        raise SourceAmbiguous(msg, path=path, hint=hint)
+
+
+def _refuse_tars(path: str, names: Sequence[str]) -> None:
+    """Tars that hold samples: as a folder of files, each tar would become one."""
+    tars = [name for name in names if name.lower().endswith(_TARS)]
+    if tars and not [name for name in names if name not in tars and not name.lower().endswith(_DOCUMENTS)]:
+        shown = os.path.join(path, "*" + os.path.splitext(tars[0])[1])
+        msg = f"the folder holds {format_count(len(tars), 'tar')} and no other files ({tars[0]}, ...)"
+        hint = f"Pack the samples in them: {shown!r}. If each tar is one sample, list them in a .csv with a column path."
+        raise SourceAmbiguous(msg, path=path, hint=hint)
+
+
 def _telling_names(path: str) -> list[str] | None:
     """Names in a folder, sorted; None at the first plain file, for then it is a folder of files: a million are not listed."""
     found = []
@@ -266,7 +287,7 @@ def _telling_names(path: str) -> list[str] | None:
         with os.scandir(path) as entries:
             for entry in entries:
                 ending = os.path.splitext(entry.name.lower())[1]
-                telling = ending in _ALREADY_FAST or entry.name.lower().endswith((*TABLES, *_DOCUMENTS))
+                telling = ending in _ALREADY_FAST or entry.name.lower().endswith((*TABLES, *_TARS, *_DOCUMENTS))
                 if entry.name.startswith("."):
                     continue
                 if not telling and not entry.is_dir():

@@ -4,15 +4,15 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastfeed.archive.manifest import STREAM
-from fastfeed.archive.shard import LEGAL_KEY, digest, shard_file
+from fastfeed.archive.shard import LEGAL_KEY, MAX_FIELD_BYTES, MAX_PART_BYTES, digest, shard_file
 from fastfeed.archive.tar import MAX_NAME_BYTES
 from fastfeed.config import ImageConfig, PackConfig
 from fastfeed.disk import remove
-from fastfeed.errors import FastfeedError, SourceChanged, SourceUnreadable
+from fastfeed.errors import Facts, FastfeedError, SourceChanged, SourceUnreadable
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.rows.asked import Planned
 from fastfeed.packer.rows.images import NotReencoded, Reencoder
@@ -22,7 +22,7 @@ from fastfeed.packer.rows.plan import RowPlan, RowShard
 from fastfeed.packer.rows.record import RowRecord
 from fastfeed.packer.rows.scalars import ScalarColumn
 from fastfeed.packer.rows.source import Row, Scalar
-from fastfeed.packer.rows.values import Names
+from fastfeed.packer.rows.values import Names, safe_path
 from fastfeed.packer.rows.writer import RowOrder, RowShardWriter, wrong_with
 from fastfeed.packer.shape import legal_name
 from fastfeed.packer.shardfile import ShardFile
@@ -69,12 +69,21 @@ class Encoder:
         return row
 
     def key(self, number: int, given: object) -> str:
-        """A sample's key: its own where it is legal, else made of it; its number where it has none."""
+        """A sample's key: its own where it is legal, else made of it; its number where it has none.
+
+        Raises:
+            SourceUnreadable: It is no legal key, and no relative path either, so nothing would keep it as it is.
+        """
         if given is None:
             return f"{number:09d}"
         name, room = str(given), MAX_NAME_BYTES - 1 - self.names.max_field_bytes
-        legal = LEGAL_KEY.fullmatch(name) and len(name) <= room
-        return name if legal else safe_key(name, name, room, _HASH_DIGITS)
+        if LEGAL_KEY.fullmatch(name) and len(name) <= room:
+            return name
+        if safe_path(name) != name or len(os.fsencode(os.path.basename(name))) > MAX_PART_BYTES - 1 - MAX_FIELD_BYTES:
+            msg = f"its {KEY} is no key and no relative path, so it could not be kept"
+            hint = f"Give each sample a {KEY} such as cat/001, or none: then it is numbered."
+            raise SourceUnreadable(msg, expected="a relative path", got=ascii(name[:80]), hint=hint)
+        return safe_key(name, name, room, _HASH_DIGITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +162,11 @@ class GreedyShards:
     def _row(self, number: int, values: dict[str, Any]) -> _Keyed | None:
         """None for a sample that is left out."""
         given = values.pop(KEY, None)
-        key = self.encoder.key(number, given)
+        try:
+            key = self.encoder.key(number, given)
+        except SourceUnreadable as error:
+            self._failed(number, None, ascii(given), error)
+            return None
         if not self._keys.add(key):
             self._refuse_twice(number, key)
         called = str(given) if given is not None else None
@@ -165,14 +178,27 @@ class GreedyShards:
             self.left_out.append(LeftOut(called or key, "excluded", f"named by the skip list{kind}"))
             return None
         try:
-            return key, self.encoder.row(key, values)
+            row = self.encoder.row(key, values)
         except SourceUnreadable as error:
-            if self.config.on_error == "skip":
-                self.left_out.append(LeftOut(called or key, "unreadable", str(error)))
-                return None
-            msg = f"sample {number} of the iterable cannot be packed: {error.message}"
-            hint = error.hint or "Mend it and run the same again: it continues; or leave such samples out (on_error skip)."
-            raise SourceUnreadable(msg, sample=number, key=key, expected=error.expected, got=error.got, hint=hint) from error
+            self._failed(number, key, called or key, error)
+            return None
+        return key, row if called in {None, key} else _restorable(row, str(given))
+
+    def _failed(self, number: int, key: str | None, called: str, error: SourceUnreadable) -> None:
+        """Leave a sample out that cannot be packed.
+
+        Raises:
+            SourceUnreadable: on_error is stop.
+        """
+        if self.config.on_error == "skip":
+            self.left_out.append(LeftOut(called, "unreadable", str(error)))
+            return
+        msg = f"sample {number} of the iterable cannot be packed: {error.message}"
+        hint = error.hint or "Mend it and run the same again: it continues; or leave such samples out (on_error skip)."
+        facts: Facts = {"sample": number, "expected": error.expected, "got": error.got, "hint": hint}
+        if key is not None:
+            facts["key"] = key
+        raise SourceUnreadable(msg, **facts) from error
 
     def _refuse_twice(self, number: int, key: str) -> None:
         """Which sample has the key already; none, where only the hashes are equal."""
@@ -277,6 +303,12 @@ class GreedyShards:
             record = RowRecord.load(self._record_path(number))
             assert record is not None  # written or compared a moment ago, and the lock is ours
             yield record
+
+
+def _restorable(row: Row, given: str) -> Row:
+    """A sample whose name became another key: its members that have no path of their own are restored by that name."""
+    members = (member if member.source else member._replace(source=f"{given}.{member.field}") for member in row.members)
+    return replace(row, members=tuple(members))
 
 
 def _kept(value: Scalar | None) -> Scalar | None:

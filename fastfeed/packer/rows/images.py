@@ -6,8 +6,10 @@ a JPEG that is written gets a restart marker a row of blocks (ITU-T T.81, F.1.1.
 """
 
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import lru_cache
 from typing import Any, cast
 
 from fastfeed.archive.shard import CLASS_FIELD
@@ -20,6 +22,15 @@ from fastfeed.packer.rows.source import Reading, Row, RowFacts, RowFailed, RowMe
 _PROBED_ROWS = 16
 _HARMLESS = frozenset({CLASS_FIELD, "txt"})
 """Fields that do not speak of pixels."""
+_PHOTOGRAPHIC = frozenset({"L", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"})
+"""Modes whose pixels are brightness or colours. A palette's numbers, bits, and wide integers may mean anything."""
+_BOX = re.compile(
+    r"(.*[_. -])?(b?box(es)?|bnd_?box|polygon|keypoints?|segmentation|[xy][_-]?(min|max|[012])|(min|max)[_-]?[xy]|c[xy]|"
+    r"(bb(ox)?|box)[_-]?([xywh]|[xy][_-]?[0-9]|left|top|right|bottom|width|height|\d))",
+    re.IGNORECASE,
+)
+_BOX_SETS = (frozenset({"x", "y"}), frozenset({"left", "top"}), frozenset({"x", "y", "w", "h"}))
+"""Names that are those of a box only together."""
 _LOSSY = frozenset({"JPEG", "WEBP"})
 _WIDTH, _HEIGHT = "original_width", "original_height"
 
@@ -64,17 +75,37 @@ class Reencoder:
         if len(images) > 1 or others:
             named = ", ".join(others)
             msg = f"samples hold {named} beside their image, which may be masks, boxes or other facts about its pixels"
-            hint = (
-                f"Say which images may change: --only-field {images[0] if images else 'jpg'}. Whatever speaks of pixels must "
-                f"then be scaled by you: the columns {_WIDTH} and {_HEIGHT} keep the sizes."
-            )
+            raise SourceAmbiguous(msg, path=where, hint=_hint(images[0] if images else "jpg"))
+
+    def columns(self, fields: Sequence[str]) -> tuple[str, ...]:
+        """The typed columns that are added to samples with these fields."""
+        images = self.config.only_field or tuple(name for name in fields if is_image_field(name))
+        return tuple(("" if len(images) == 1 else f"{name}.") + side for name in images for side in (_WIDTH, _HEIGHT))
+
+    def prove_columns(self, names: Sequence[str], fields: Sequence[str], where: str) -> None:
+        """Whether samples with these typed columns and fields may be changed.
+
+        Raises:
+            UsageError: A column is called as one that is added.
+            SourceAmbiguous: Columns may be boxes, and only_field does not say that images change all the same.
+        """
+        if not self.config.only_field and (boxes := _boxes(tuple(names))):
+            msg = f"samples have columns that may speak of their image's pixels: {', '.join(boxes)}"
+            hint = _hint(next(filter(is_image_field, fields), "jpg"))
             raise SourceAmbiguous(msg, path=where, hint=hint)
+        added = self.columns(fields)
+        twice = next((name for name in names if name in added), None)
+        if twice is not None:
+            msg = f"column {twice!r} is called as the one that keeps the sizes of images before they are made smaller"
+            hint = "Rename it, or leave it out: --column names those to keep."
+            raise UsageError(msg, path=where, expected="another name", got=repr(twice), hint=hint)
 
     def apply(self, row: Row) -> Row:
         """A sample with its images made smaller.
 
         Raises:
             SourceAmbiguous: As prove().
+            UsageError: As prove_columns().
             NotReencoded: An image that cannot be.
         """
         if not self.config.only_field:  # else a sample without that field is no fault
@@ -82,6 +113,8 @@ class Reencoder:
         wanted = self.config.only_field or tuple(m.field for m in row.members if is_image_field(m.field))
         members: list[RowMember] = []
         scalars: dict[str, Scalar] = dict(row.scalars or {})
+        if scalars:
+            self.prove_columns(tuple(scalars), wanted, "")
         for member in row.members:
             if member.field not in wanted:
                 members.append(member)
@@ -106,7 +139,7 @@ class Reencoder:
                     msg = f"{member.field} is animated, and re-encoding would keep one of its {image.n_frames} frames"  # type: ignore[attr-defined]
                     raise NotReencoded(msg)
                 width, height = image.size
-                return self._changed(image, member.data), width, height
+                return self._changed(image, member), width, height
         except NotReencoded:
             raise
         except UnidentifiedImageError as error:
@@ -116,9 +149,10 @@ class Reencoder:
             msg = f"{member.field} cannot be re-encoded ({type(error).__name__}: {error})"
             raise NotReencoded(msg) from error
 
-    def _changed(self, image: Any, data: bytes) -> bytes:  # noqa: ANN401 - a PIL image
+    def _changed(self, image: Any, member: RowMember) -> bytes:  # noqa: ANN401 - a PIL image
         from PIL import ImageOps  # noqa: PLC0415
 
+        data = member.data
         size = self._target(image.size)
         kind: str = image.format
         rotates = self.config.apply_exif and image.getexif().get(0x0112, 1) not in {0, 1}
@@ -132,6 +166,12 @@ class Reencoder:
             size = self._target(pixels.size)
             options["exif"] = pixels.getexif().tobytes()
         if size != pixels.size:
+            if image.mode not in _PHOTOGRAPHIC and not self.config.only_field:
+                msg = (
+                    f"pixels of {member.field} are of mode {image.mode}, which may be labels, depths or a mask, and a smaller "
+                    f"image would mix them. If they are colours, say so: --only-field {member.field}"
+                )
+                raise NotReencoded(msg)
             pixels = _resized(pixels, size)
         out = io.BytesIO()
         pixels.save(out, kind, **{name: value for name, value in options.items() if value is not None})
@@ -164,6 +204,22 @@ class Reencoder:
         return kept if kind == "PNG" else {}
 
 
+def _hint(image: str) -> str:
+    """What to do where something may speak of pixels."""
+    return (
+        f"Say which images may change: --only-field {image}. Whatever speaks of pixels must "
+        f"then be scaled by you: the columns {_WIDTH} and {_HEIGHT} keep the sizes."
+    )
+
+
+@lru_cache(maxsize=64)
+def _boxes(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that may be boxes or points, by their names."""
+    lower = {name.lower() for name in names}
+    together = {name for group in _BOX_SETS if group <= lower for name in group}
+    return tuple(name for name in names if _BOX.fullmatch(name) or name.lower() in together)
+
+
 def _resized(image: Any, size: tuple[int, int]) -> Any:  # noqa: ANN401 - PIL images
     """With Lanczos' filter; a palette or a bitmap, which cannot be filtered, as the colours that it stands for."""
     from PIL import Image  # noqa: PLC0415
@@ -191,10 +247,12 @@ class ReencodedRows:
 
         Raises:
             SourceAmbiguous: Other fields may speak of pixels.
+            UsageError: A column is called as one that is added.
         """
         facts = self.inner.facts()
         if facts.fields:
             self._reencoder.prove(facts.fields, facts.layout)
+        self._reencoder.prove_columns(facts.columns or (), facts.fields, facts.layout)
         numbers = sorted({at * (facts.count - 1) // max(1, _PROBED_ROWS - 1) for at in range(_PROBED_ROWS)})
         reading = Reading()
         before, after = ask(lambda: self._look(numbers), reading)  # a live object here stays as it is, for its workers
@@ -205,7 +263,7 @@ class ReencodedRows:
         return replace(
             facts, source_bytes=int(facts.source_bytes * share), exact=False,
             identity={**facts.identity, "encoders": self._reencoder.versions()},
-            extra_columns=self._columns(facts.fields),
+            extra_columns=self._reencoder.columns(facts.fields),
             why=(*facts.why, f"images are re-encoded ({told}): about {share:.0%} of their bytes stay"),
         )  # fmt: skip
 
@@ -218,10 +276,6 @@ class ReencodedRows:
                 before += sum(len(member.data) for member in row.members)
                 after += sum(len(member.data) for member in changed.members)
         return before, after
-
-    def _columns(self, fields: Sequence[str]) -> tuple[str, ...]:
-        images = self.config.only_field or tuple(name for name in fields if is_image_field(name))
-        return tuple(("" if len(images) == 1 else f"{name}.") + side for name in images for side in (_WIDTH, _HEIGHT))
 
     def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
         """Rows in order."""

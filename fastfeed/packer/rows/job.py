@@ -257,8 +257,9 @@ def _prove_room(journal: Journal, plan: RowPlan) -> None:
 
 
 def _planned_fields(job: RowJob) -> tuple[str, ...]:
-    """Those that are known beforehand, without the class members if they are not wanted."""
-    return tuple(name for name in job.facts.fields if name != CLASS_FIELD or job.config.write_cls)
+    """Those that are known beforehand, without the class members if pack would make them and they are not wanted."""
+    kept = job.config.write_cls or job.facts.holds_class
+    return tuple(name for name in job.facts.fields if name != CLASS_FIELD or kept)
 
 
 def _result(  # noqa: PLR0913 - one record from its parts
@@ -274,7 +275,7 @@ def _result(  # noqa: PLR0913 - one record from its parts
         split=job.split, name=plan.name, path=job.destination, samples=manifest.samples if manifest else len(plan.rows),
         shards=len(manifest.shards) if manifest else len(plan.shards),
         size_bytes=size_bytes, tar_bytes=tar_bytes, source_files=facts.files,
-        source_bytes=manifest.source_bytes if manifest else facts.source_bytes,
+        source_bytes=manifest.source_bytes if manifest else facts.source_bytes * len(plan.rows) // max(1, facts.count),
         fields=manifest.fields if manifest else _planned_fields(job),
         classes=None if classes is None else len(classes), order=plan.order, digest=manifest.digest if manifest else None,
         why=(*plan.why, *why_compressed(job.config)),

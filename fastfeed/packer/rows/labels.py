@@ -1,12 +1,13 @@
 """What a source calls a class, as its number; whatever is no class is refused where the sample is read, not at the end."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.errors import UsageError
 from fastfeed.packer.rows.kinds import is_index
 from fastfeed.packer.rows.source import Row
-from fastfeed.packer.rows.values import Encoded
+from fastfeed.packer.rows.values import Encoded, Names
 
 MAX_NUMBERED_CLASSES = 1 << 20
 """Without names the classes are "0" up to the largest number: more of them are no classes but a quantity."""
@@ -79,6 +80,26 @@ class LabelReader:
             msg = f"the class {name[:80]!r} is not among the {len(self._numbers)} names that are known"
             hint = "Add it to classes=, or mend the sample."
         raise UsageError(msg, expected="a known name", got=repr(name[:80]), hint=hint)
+
+
+def keep_unlabelled(names: Names, labels: LabelReader, rows: Iterable[Mapping[str, object]]) -> bool:
+    """Where no sample that was looked at has a class and some say so by -1, that value stays, as a typed column.
+
+    Args:
+        names: Gets the column.
+        labels: Settled.
+        rows: Those that were looked at.
+
+    Returns:
+        Whether there is such a column, so that rows encoded before have not its value.
+    """
+    name = names.label if names.label is not None else CLASS_FIELD
+    if labels.labelled or not any(is_index(row.get(name)) for row in rows):
+        return False
+    if name not in (names.columns or ()):
+        names.columns = [*(names.columns or ()), name]
+    names.why.append(f"column {name!r} is no class, but a typed column: it is {_NO_CLASS} in every sample that was looked at")
+    return True
 
 
 def to_row(encoded: Encoded, labels: LabelReader, key: str | None = None) -> Row:

@@ -53,6 +53,9 @@ class LineRows:
             why.append(f"classes are the {format_count(len(classes), 'value')} of {label!r}, sorted")
         labels = LabelReader(classes)
         labels.settle([labels.number(row.get(label)) if label is not None else None for row in survey.probes])
+        if label is not None and not labels.labelled and label not in columns:
+            columns = (*columns, label)
+            why.append(f"{label!r} is no class, but a typed column: it is missing or -1 in every row that was looked at")
         if columns:
             why.append(f"typed columns: {', '.join(columns)}")
         why.extend([f"keys are {self.config.key!r}"] if survey.keys else [])

@@ -5,19 +5,32 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.config import RowConfig
 from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
-from fastfeed.packer.rows.labels import LabelReader
+from fastfeed.packer.rows.labels import LabelReader, keep_unlabelled
 from fastfeed.packer.rows.source import PROBE_BYTES, Row, RowFacts, RowFailed
 from fastfeed.packer.rows.tablefile import EXTENSIONS as EXTENSIONS  # noqa: PLC0414 - this module is the door to tables
-from fastfeed.packer.rows.tablefile import Head, TableFile, holds_bytes, holds_media, holds_text, is_parquet, read_head
+from fastfeed.packer.rows.tablefile import (
+    Head,
+    TableFile,
+    hides_nanoseconds,
+    holds_bytes,
+    holds_media,
+    holds_text,
+    is_parquet,
+    is_struct,
+    read_head,
+)  # fmt: skip
 from fastfeed.packer.rows.tablerows import Facts, TableRows, stamp
-from fastfeed.packer.rows.values import Names, safe_path
+from fastfeed.packer.rows.values import OTHER_ROW_JSON, ROW_JSON, Names, safe_path
 from fastfeed.source.names import split_name
 from fastfeed.units import format_count
 
 _PROBED_GROUPS, _PROBED_ROWS = 8, 8
 _NO_CLASS = -1
+_LABELS = {"label", "labels", "class", "class_id", "target"}
+"""What a column of classes is often called."""
 
 
 class ParquetRows:
@@ -28,7 +41,7 @@ class ParquetRows:
         config: How columns become fields.
 
     Raises:
-        SourceUnreadable: A file cannot be read, or has other columns than the first.
+        SourceUnreadable: A file cannot be read, has two columns of one name, or other columns than the first.
         UsageError: A column that is not there.
     """
 
@@ -37,6 +50,8 @@ class ParquetRows:
         stamps = list(map(stamp, paths))
         self._heads = [read_head(path) for path in paths]
         self.path, self.schema = paths[0], self._heads[0].schema
+        _refuse_twice(self.path, self.schema)
+        self._refuse_hidden_nanoseconds()
         for head in self._heads[1:]:
             if not head.schema.equals(self.schema):
                 msg = "the files have different columns or types"
@@ -46,6 +61,12 @@ class ParquetRows:
         names = Names.of(config, self._label())
         files = [Facts(head.path, head.counts, sum(head.sizes), seen) for head, seen in zip(self._heads, stamps, strict=True)]
         self.table = TableRows(files, names, LabelReader(self.classes))
+
+    def _refuse_hidden_nanoseconds(self) -> None:
+        for column in self.schema:
+            if hides_nanoseconds(column.type):
+                msg = f"column {column.name!r} holds times of day in nanoseconds inside of {column.type}, which Python has not"
+                raise SourceUnreadable(msg, path=self.path, hint="Write them as text or as whole numbers.")
 
     # ------------------------------------------------------------------------------------------------ the class
     def _label(self) -> str | None:
@@ -114,24 +135,39 @@ class ParquetRows:
             raise SourceUnreadable(msg, path=self.path)
         probes = self._probes()
         names.settle([*probes.values(), *self._first_values(probes.values())], self.schema.names)
-        self._prove_probes(probes)
+        fields = self._prove_probes(probes)
+        keep_unlabelled(names, self.table.labels, probes.values())
         stems, paths = self._stems()
         shown = self.path if len(self._heads) == 1 else f"{len(self._heads)} files"
         return RowFacts(
             count=count, source_bytes=size, exact=True, files=len(self._heads), layout="table", stems=stems,
             names=paths or table.row_names, classes=self.classes, numbered_classes=self.classes is None,
-            columns=names.columns, max_field_bytes=names.max_field_bytes, fields=self._fields(),
+            columns=names.columns, max_field_bytes=names.max_field_bytes, fields=self._fields(fields),
             gathered=sum(sum(head.sizes) for head in self._heads if is_parquet(head.path)),
             identity={
                 "files": [os.path.basename(head.path) for head in self._heads],
                 "sizes": [file.stamp[0] for file in table.files], "mtimes_ns": [file.stamp[1] for file in table.files],
                 "rows": count,
             },
-            why=(f"a table of {format_count(count, 'row')} ({shown})", *self.why, *names.why),
+            why=(f"a table of {format_count(count, 'row')} ({shown})", *self.why, *names.why, *self._told_rest(fields)),
         )  # fmt: skip
 
-    def _fields(self) -> tuple[str, ...]:
-        return tuple(sorted({*self.table.names.fields.values(), *(["cls"] if self.table.labels.labelled else [])}))
+    def _told_rest(self, fields: set[str]) -> list[str]:
+        """What becomes of the columns that are no field."""
+        told = [
+            f"the other columns of each row are its field {field}: row_json=False (--no-row-json) leaves it out"
+            for field in (ROW_JSON, OTHER_ROW_JSON)
+            if field in fields - set(self.table.names.fields.values())
+        ]
+        names = [name for name in self.schema.names if name.lower() in _LABELS]
+        if names and self.table.names.label is None and not any("not taken as the class" in line for line in self.why):
+            told.append(f"column {names[0]!r} is not taken as the class: label={names[0]!r} (--label {names[0]}) makes it so")
+        return told
+
+    def _fields(self, found: set[str]) -> tuple[str, ...]:
+        """Those that the settled columns become, and those that the rows which were looked at have besides (a row's JSON)."""
+        labels = {CLASS_FIELD} if self.table.labels.labelled else set()
+        return tuple(sorted({*self.table.names.fields.values(), *found, *labels}))
 
     def _probes(self) -> dict[int, dict[str, Any]]:
         """A few rows, from groups that are spread evenly; fewer where they are large."""
@@ -148,16 +184,19 @@ class ParquetRows:
                 break
         return found
 
-    def _prove_probes(self, probes: Mapping[int, Mapping[str, Any]]) -> None:
-        """The rows that were looked at can be packed, so that a mistake in the options shows before the first byte."""
-        numbers = []
+    def _prove_probes(self, probes: Mapping[int, Mapping[str, Any]]) -> set[str]:
+        """The rows that were looked at can be packed, so that a mistake in the options shows early; their fields."""
+        numbers, fields = [], set[str]()
         for number, values in probes.items():
             try:
-                numbers.append(self.table.labels.number(self.table.names.encode_row(values).label))
+                encoded = self.table.names.encode_row(values)
+                numbers.append(self.table.labels.number(encoded.label))
+                fields.update(member.field for member in encoded.members)
             except FastfeedError as error:
                 error.message = f"{self.table.row_names[number]} cannot be packed: {error.message}"
                 raise
         self.table.labels.settle(numbers)
+        return fields
 
     def _first_values(self, probes: Sequence[Mapping[str, Any]] | Any) -> list[dict[str, Any]]:  # noqa: ANN401 - dict's values
         """Columns of bytes that no probe has a value of: the first value that there is, so that they have their field."""
@@ -205,6 +244,19 @@ class ParquetRows:
     def spec(self) -> Mapping[str, object]:
         """Of the rows: paths, groups, and what was settled."""
         return self.table.to_spec(self.classes)
+
+
+def _refuse_twice(path: str, fields: Any, inside: str = "") -> None:  # noqa: ANN401 - pyarrow has no types
+    """Of two columns with one name, or two parts of a struct, a row as a dict would keep only the last."""
+    names = [column.name for column in fields]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        msg = f"the file has {names.count(twice)} columns that are called {inside + twice!r}"
+        hint = "Rename all but one, or write the file without them: a sample holds each name once."
+        raise SourceUnreadable(msg, path=path, expected="different names", got=repr(inside + twice), hint=hint)
+    for column in fields:
+        if is_struct(column.type):
+            _refuse_twice(path, column.type, f"{inside}{column.name}.")
 
 
 def _schema_text(head: Head) -> str:

@@ -115,7 +115,8 @@ def _tar_bytes(facts: RowFacts, config: PackConfig) -> int:
     """About how much tar adds to a sample: a header and half a block of padding a member, and the class member."""
     has_class = "cls" in facts.fields or facts.classes is not None
     members = max(1, len(set(facts.fields) - {"cls"}))
-    return members * (tar.BLOCK_BYTES + tar.BLOCK_BYTES // 2) + (2 * tar.BLOCK_BYTES if has_class and config.write_cls else 0)
+    with_class = has_class and (config.write_cls or facts.holds_class)
+    return members * (tar.BLOCK_BYTES + tar.BLOCK_BYTES // 2) + (2 * tar.BLOCK_BYTES if with_class else 0)
 
 
 def _missed(exclude: SkipList) -> list[str]:

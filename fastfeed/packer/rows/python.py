@@ -14,7 +14,7 @@ from fastfeed.packer.rows import huggingface
 from fastfeed.packer.rows.byname import type_name
 from fastfeed.packer.rows.fork import ask
 from fastfeed.packer.rows.kinds import is_index
-from fastfeed.packer.rows.labels import LabelReader, to_row
+from fastfeed.packer.rows.labels import LabelReader, keep_unlabelled, to_row
 from fastfeed.packer.rows.source import PROBE_BYTES, PROBES, Reading, Row, RowFacts, RowFailed
 from fastfeed.packer.rows.values import Names
 from fastfeed.units import format_count
@@ -24,6 +24,7 @@ _FETCH = 64
 _FETCH_BYTES = 16 << 20
 """So much they shall hold together."""
 _MAX_WHY = 500
+_DEEP = 4
 _PAIR = 2
 
 
@@ -98,7 +99,7 @@ class PythonRows:
             SourceUnreadable: It is empty, or a sample that is looked at cannot be read.
             UsageError: A value that cannot be stored.
         """
-        count = len(self.dataset)
+        count = self._count()
         if count == 0:
             msg = "the dataset has no sample"
             raise SourceUnreadable(msg, got=self.what)
@@ -119,6 +120,14 @@ class PythonRows:
             why=(f"a dataset of {format_count(count, 'sample')} ({self.what})", *self.why, *found["why"]),
         )  # fmt: skip
 
+    def _count(self) -> int:
+        try:
+            return len(self.dataset)
+        except (Exception, SystemExit) as error:
+            msg = f"the dataset does not say how many samples it has ({_told(error)})"
+            hint = "Let __len__ give a whole number from 0 on, or give an iterable of samples: iter(dataset)."
+            raise SourceUnreadable(msg, expected="a whole number", got=self.what, hint=hint) from error
+
     def _look(self, count: int) -> dict[str, Any]:
         """What some samples tell, in a fork: the object here stays as it is, for each worker to begin with."""
         items = self._probes(count)
@@ -129,6 +138,8 @@ class PythonRows:
         self.names.settle(items.values(), self._declared)
         rows = {number: self._encoded(number, item) for number, item in items.items()}
         self.labels.settle([row.label for row in rows.values()])
+        if keep_unlabelled(self.names, self.labels, items.values()):
+            rows = {number: self._encoded(number, item) for number, item in items.items()}
         first, digest = next(iter(rows)), hashlib.sha256()
         for row in rows.values():
             digest.update(_fingerprint(row))
@@ -161,7 +172,7 @@ class PythonRows:
             return as_dict(self.dataset[number], named=self.classes is not None)
         except FastfeedError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             msg = f"{self._name(number)} cannot be read ({_told(error)})"
             hint = "It was one of those looked at before the plan. Mend the dataset, or give one without it (a Subset)."
             raise SourceUnreadable(msg, sample=number, hint=hint) from error
@@ -201,7 +212,7 @@ class PythonRows:
         self._note(numbers)
         try:
             items = list(fetch(numbers))
-        except Exception:  # noqa: BLE001 - which one it was is found by asking for each, and that one is reported
+        except (Exception, SystemExit):  # noqa: BLE001 - which one it was is found by asking for each, and that one is reported
             return map(self._one, numbers)
         if len(items) != len(numbers):
             return map(self._one, numbers)
@@ -211,7 +222,7 @@ class PythonRows:
         self._note([number])
         try:
             item = self.dataset[number]
-        except Exception as error:  # noqa: BLE001 - any fault of a sample is its own, and is reported with its number
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any fault of a sample is its own, and is reported with its number
             return RowFailed(number, self._name(number), "unreadable", _told(error))
         return self._row(number, item)
 
@@ -230,7 +241,7 @@ class PythonRows:
         return
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """An exception in one line, with the place where it was raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -239,10 +250,10 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:_MAX_WHY] + where
 
 
-def about_bytes(value: Any) -> int:  # noqa: ANN401 - any value
-    """About how much a value holds, from what it says of itself."""
+def about_bytes(value: Any, depth: int = 0) -> int:  # noqa: ANN401 - any value
+    """About how much a value holds, from what it says of itself. A dict may hold itself: it is not followed for ever."""
     if isinstance(value, dict):
-        return sum(map(about_bytes, value.values()))
+        return sum(about_bytes(part, depth + 1) for part in value.values()) if depth < _DEEP else 0
     size = getattr(value, "nbytes", None)
     if isinstance(size, int):
         return size

@@ -44,6 +44,8 @@ class Row:
     """Values of typed columns; a name that is missing here is a missing value."""
     key: str | None = None
     """A name that the sample brings along, where names cannot be known before reading (iterables)."""
+    holds_class: bool = False
+    """Its class is in a member cls of its own, which is carried as it is, --no-cls or not: none is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class RowFacts:
     """What is in the source and is no row."""
     fields: tuple[str, ...] = ()
     """Fields that are known beforehand; a row may have others."""
+    holds_class: bool = False
+    """A field cls among them is the source's own: --no-cls does not leave it out."""
     max_field_bytes: int = 32
     """The longest field that a member may have, for the room that keys have."""
     why: tuple[str, ...] = ()

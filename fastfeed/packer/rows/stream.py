@@ -26,6 +26,7 @@ from fastfeed.packer.rows.asked import as_json, options_of
 from fastfeed.packer.rows.finish import publish_rows
 from fastfeed.packer.rows.greedy import KEY, Encoder, GreedyShards, Wanted
 from fastfeed.packer.rows.images import Reencoder
+from fastfeed.packer.rows.labels import keep_unlabelled
 from fastfeed.packer.rows.python import about_bytes, as_dict
 from fastfeed.packer.rows.source import PROBE_BYTES, PROBES
 from fastfeed.packer.rows.standing import compare_rows, refuse_splits
@@ -185,7 +186,7 @@ def _samples(samples: Iterable[Any], where: str, *, named: bool) -> Iterator[dic
             break
         except FastfeedError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             msg = f"the iterable raised {type(error).__name__} at sample {number}: {error}"
             hint = "Nothing is lost: mend it and run the same again, it continues."
             raise SourceUnreadable(msg, path=where, sample=number, hint=hint) from error
@@ -232,6 +233,7 @@ def settle(encoder: Encoder, first: list[dict[str, Any]], *, skip: bool) -> None
                 error.message = f"sample {number} of the iterable cannot be packed: {error.message}"
                 raise
     encoder.labels.settle(labels)
+    keep_unlabelled(encoder.names, encoder.labels, values)
 
 
 def _result(job: StreamJob, manifest: Manifest, began: float, why: tuple[str, ...] = ()) -> PackResult:

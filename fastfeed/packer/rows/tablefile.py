@@ -86,7 +86,21 @@ class TableFile:
         except self._pa.ArrowInvalid:
             self._mapped.seek(0)
             self._file = self._pa.ipc.open_stream(self._mapped)
-            self._batches = list(self._file)
+            self._batches = self._stream()
+
+    def _stream(self) -> list[Any]:
+        """All batches. A stream that was cut between two reads like a whole one: only the mark at its end tells.
+
+        The mark (Arrow columnar format, IPC streaming format) has a length, so the reader goes on by it; at a cut it stays.
+        """
+        found, at = [], self._mapped.tell()
+        for batch in self._file:
+            found.append(batch)
+            at = self._mapped.tell()
+        if self._mapped.tell() == at:
+            msg = "it ends without the mark of a stream's end, so batches may lack"
+            raise self._pa.ArrowInvalid(msg)
+        return found
 
     def groups(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Rows and uncompressed bytes of each group."""
@@ -206,11 +220,25 @@ class Cursor:
         while row >= self._stop:
             self._rows = []
             try:
-                self._batch = next(self._batches)
+                self._batch = with_nanoseconds(next(self._batches))
             except SourceUnreadable as error:
                 self._error = error
                 raise
             self._first, self._stop = self._stop, self._stop + self._batch.num_rows
+
+
+def with_nanoseconds(batch: Any) -> Any:  # noqa: ANN401 - pyarrow has no types
+    """A batch with times of day in nanoseconds as text of nine digits: Python's times have microseconds."""
+    pa = load("pyarrow", "parquet", "a Parquet or Arrow file")
+    fine = [at for at, column in enumerate(batch.schema) if column.type.equals(pa.time64("ns"))]
+    for at in fine:
+        batch = batch.set_column(at, batch.schema.field(at).name, batch.column(at).cast(pa.string()))
+    return batch
+
+
+def hides_nanoseconds(kind: Any) -> bool:  # noqa: ANN401
+    """Whether times of day in nanoseconds are inside of a type, where with_nanoseconds does not come."""
+    return not str(kind).startswith("time64") and "time64[ns]" in str(kind)
 
 
 def holds_bytes(kind: Any) -> bool:  # noqa: ANN401 - pyarrow has no types
@@ -224,6 +252,11 @@ def holds_media(kind: Any) -> bool:  # noqa: ANN401
     types = load("pyarrow", "parquet", "a Parquet or Arrow file").types
     names = {field.name for field in kind} if types.is_struct(kind) else set()
     return names == {"bytes", "path"} and holds_bytes(kind.field("bytes").type)
+
+
+def is_struct(kind: Any) -> bool:  # noqa: ANN401
+    """Whether a type has parts with names."""
+    return bool(load("pyarrow", "parquet", "a Parquet or Arrow file").types.is_struct(kind))
 
 
 def holds_text(kind: Any) -> bool:  # noqa: ANN401

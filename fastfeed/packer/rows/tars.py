@@ -12,8 +12,10 @@ from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.archive.tars import TarSet
 from fastfeed.config import RowConfig
 from fastfeed.errors import DestinationError, FastfeedError, UsageError
+from fastfeed.packer.rows.labels import MAX_NUMBERED_CLASSES
 from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember
 from fastfeed.packer.rows.values import safe_path
+from fastfeed.sample import printable
 from fastfeed.source.scan import LeftOut
 from fastfeed.source.tarfiles import find_tars
 from fastfeed.source.tarindex import look_up, make, result_of, store_of
@@ -32,7 +34,8 @@ class TarRows:
     def __init__(self, tars: TarSet, why: str = "") -> None:
         self.tars, self.why = tars, why
         self._reader = MemberReader(tars, store_of(tars))
-        self._labels = tars.index.has(SAMPLE, "label")
+        self._no_class = self._why_no_class()
+        self._labels = tars.index.has(SAMPLE, "label") and not self._no_class
 
     @classmethod
     def of_paths(cls, paths: Sequence[str], config: RowConfig) -> "TarRows":
@@ -50,14 +53,15 @@ class TarRows:
             msg = "label, key, column and the like are for lists and tables: fields and keys of tars are as they are"
             raise UsageError(msg)
         found = find_tars(paths)
-        known, _ = look_up(found, None)
+        known, why = look_up(found, None, whole=True)  # what a wrong index tells would be permanent in the new shards
         if known is not None:
             return cls(known)
         try:
-            return cls(make(found, None)[0], "their index was made, and is kept beside them")
+            return cls(make(found, None, whole=True)[0], f"{why}: one was made, and is kept beside them")
         except DestinationError:
             folder = tempfile.mkdtemp(prefix="fastfeed-index-")
-            rows = cls(make(found, folder)[0], "their index was made for this pack alone: nothing can be written beside them")
+            made, _ = make(found, folder)
+            rows = cls(made, f"{why}: one was made for this pack alone, since nothing can be written beside them")
             weakref.finalize(rows, rmtree, folder, ignore_errors=True)
             return rows
 
@@ -73,14 +77,30 @@ class TarRows:
         noted = [f"{format_count(kind.count, 'finding')} of kind {kind.kind}: {kind.examples[0]}" for kind in result.found]
         why = [f"{format_count(len(tars.tars), 'tar')} with {format_count(len(tars), 'sample')}, packed anew"]
         why += [self.why] if self.why else []
-        why += ["the class of each sample is in its cls member"] if self._labels else []
+        why += ["the class of each sample is the number in its cls member, which is kept as it is"] if self._labels else []
         return RowFacts(
             count=len(tars), source_bytes=sum(place.stop - place.start for p in range(len(tars)) for place in tars.places(p)),
             exact=True, files=len(tars.tars), layout="tars", stems=keys, names=names, numbered_classes=self._labels,
             identity={"tars": [[entry.file, entry.size_bytes, entry.mtime_ns] for entry in tars.tars]},
-            fields=tars.fields, columns=(), left_out=lost, max_field_bytes=max(map(len, (*tars.fields, CLASS_FIELD))),
-            why=tuple(why), notes=tuple(noted),
+            fields=tars.fields, holds_class=CLASS_FIELD in tars.fields, columns=(), left_out=lost,
+            max_field_bytes=max(map(len, (*tars.fields, CLASS_FIELD))),
+            why=tuple(why), notes=(*noted, *([self._no_class] if self._no_class else [])),
         )  # fmt: skip
+
+    def _why_no_class(self) -> str:
+        """Why the numbers in the cls members, though every sample has one, are no classes; empty where they may be."""
+        if not self.tars.index.has(SAMPLE, "label"):
+            return ""
+        labels = self.tars.index.array(SAMPLE, "label")
+        wrong = ((labels < 0) | (labels >= MAX_NUMBERED_CLASSES)).nonzero()[0]
+        if not len(wrong):
+            return ""
+        first = int(wrong[0])
+        name = printable(os.fsdecode(self.tars.source(first) or b""))
+        return (
+            f"no class is taken from the cls members, which are kept as they are: sample {first} ({name}) has the "
+            f"number {int(labels[first])}, and classes are 0 to {MAX_NUMBERED_CLASSES - 1}"
+        )
 
     def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
         """Samples in the order asked for."""
@@ -94,11 +114,9 @@ class TarRows:
     def _row(self, number: int) -> Row:
         members, label = [], self.tars.label(number) if self._labels else None
         for place in self.tars.places(number):
-            if place.field == CLASS_FIELD and label is not None:
-                continue  # the writer writes it as every class member is written
             data = self._reader.read(number, place)
             members.append(RowMember(place.field, data, safe_path(os.fsdecode(self.tars.name_of(number, place)))))
-        return Row(tuple(sorted(members)), label)
+        return Row(tuple(sorted(members)), label, holds_class=label is not None)
 
     def spec(self) -> Mapping[str, object]:
         """The index and the folder of the tars."""

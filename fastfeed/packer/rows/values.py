@@ -240,9 +240,18 @@ class Names:
             else:
                 members[chosen] = RowMember(chosen, *self._payload(name, kind, value, chosen))
         if rest and self.row_json:
-            chosen = OTHER_ROW_JSON if ROW_JSON in members or ROW_JSON in self.fields.values() else ROW_JSON
-            members[chosen] = RowMember(chosen, json_bytes("the row", rest))
+            made = self._row_json(rest, members)
+            members[made.field] = made
         return Encoded(tuple(members[name] for name in sorted(members)), scalars, label)
+
+    def _row_json(self, rest: Mapping[str, Any], members: Mapping[str, RowMember]) -> RowMember:
+        """What is left of a row, in a field that is free."""
+        chosen = OTHER_ROW_JSON if ROW_JSON in members or ROW_JSON in self.fields.values() else ROW_JSON
+        if chosen in members:
+            msg = f"a sample has a field {chosen} of its own, which is where the rest of its row goes ({_listed(list(rest))})"
+            hint = "Rename that column, or keep no row JSON (row_json=False)."
+            raise UsageError(msg, expected="another name", got=chosen, hint=hint)
+        return RowMember(chosen, json_bytes("the row", rest))
 
     def _field(self, name: str, kind: Kind, value: Any) -> str:  # noqa: ANN401
         """The field of a value, "" where it goes into the row's JSON."""

@@ -150,7 +150,7 @@ class RowShardWriter:
     def add(self, key: str, row: Row, out: ShardFile) -> None:
         """Write one sample."""
         members: Sequence[RowMember] = row.members
-        label = row.label if self.order.write_cls else None
+        label = row.label if self.order.write_cls and not row.holds_class else None
         if label is not None:
             members = sorted([*members, RowMember(CLASS_FIELD, b"%d" % label)])
         out.begin_sample()
@@ -188,7 +188,7 @@ def wrong_with(key: str, row: Row) -> str | None:
     fields = [member.field for member in row.members]
     if len(set(fields)) < len(fields):
         return f"it has a field twice: {', '.join(fields)}"
-    if CLASS_FIELD in fields and row.label is not None:
+    if CLASS_FIELD in fields and row.label is not None and not row.holds_class:
         return f"it has a field {CLASS_FIELD} of its own beside its class"
     for member in row.members:
         if not _is_legal(member.field):

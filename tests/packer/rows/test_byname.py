@@ -94,3 +94,12 @@ def test_a_file_takes_no_other_modules_place(folder):
     import json
 
     assert json.dumps([1]) == "[1]"
+
+
+def test_code_that_ends_the_program_is_named(tmp_path):
+    (tmp_path / "ends.py").write_text("import sys\nsys.exit(3)\n")
+    (tmp_path / "called.py").write_text("import sys\ndef make():\n    sys.exit('enough')\n")
+    with pytest.raises(UsageError, match=r"ends.py cannot be imported \(SystemExit: 3\)"):
+        load_object(f"{tmp_path}/ends.py:data")
+    with pytest.raises(UsageError, match=r"called without arguments .*fails \(SystemExit: enough\)"):
+        load_object(f"{tmp_path}/called.py:make")

@@ -11,6 +11,7 @@ from packing import tree
 from pyarrow import parquet
 from rowsets import Samples, photos
 
+import fastfeed
 from fastfeed.config import row_config
 from fastfeed.errors import NothingGained, SourceAmbiguous, SourceUnreadable, UsageError
 from fastfeed.packer.rows.choose import choose
@@ -204,3 +205,15 @@ def test_numbers_and_arrays_of_rows():
 def test_rows_that_name_files_elsewhere_are_samples(tmp_path):
     tree(tmp_path, {"rows.jsonl": json.dumps({"url": "https://x/1.jpg", "text": "t"}) + "\n"})
     assert chosen(tmp_path / "rows.jsonl") is LineRows
+
+
+def test_a_packed_folder_and_a_folder_of_tars_are_no_folders_of_files(tmp_path):
+    tree(tmp_path / "src", {"1.jpg": photos(1)[0], "2.jpg": photos(2)[1]})
+    fastfeed.pack(tmp_path / "src", tmp_path / "out")
+    with pytest.raises(SourceAmbiguous, match="a packed dataset already"):
+        chosen(tmp_path / "out")
+    tree(tmp_path / "tars", {"a.tar": b"", "b.tar": b"", "README.md": "words"})
+    with pytest.raises(SourceAmbiguous, match=r"holds 2 tars and no other files \(a.tar, ...\).*tars/\*.tar'"):
+        chosen(tmp_path / "tars")
+    (tmp_path / "tars" / "x.jpg").touch()
+    assert chosen(tmp_path / "tars") is None

@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 
 import fastfeed
 from fastfeed.config import ImageConfig, RowConfig
-from fastfeed.errors import DestinationOccupied, SourceAmbiguous, SourceUnreadable, UsageError
+from fastfeed.errors import DestinationOccupied, FastfeedError, SourceAmbiguous, SourceUnreadable, UsageError
 from fastfeed.packer.rows.images import NotReencoded, ReencodedRows, Reencoder
 from fastfeed.packer.rows.python import PythonRows
 from fastfeed.packer.rows.source import Row, RowFailed, RowMember
@@ -90,11 +90,35 @@ def test_profiles_subsampling_and_modes_are_kept_and_jpegs_get_a_restart_marker_
     assert len(re.findall(rb"\xff[\xd0-\xd7]", data)) == 2  # 24 rows of pixels are three rows of blocks
     for mode in ("L", "CMYK"):
         assert made_smaller(photo(1, (40, 20), mode))[0].mode == mode
+    named = ImageConfig(max_side=16, only_field=("png",))
     for mode in ("RGBA", "LA", "I;16"):
         image = Image.new(mode, (40, 20))
-        assert made_smaller(image, "PNG")[0].mode == mode
+        assert made_smaller(image, "PNG", config=named)[0].mode == mode
     palette = photo(1, (40, 20)).convert("P")
-    assert made_smaller(palette, "PNG")[0].mode == "RGB"
+    assert made_smaller(palette, "PNG", config=named)[0].mode == "RGB"
+
+
+@pytest.mark.parametrize("mode", ["P", "1", "I;16"])
+def test_pixels_that_may_be_labels_are_resized_only_if_they_are_named(tmp_path, mode):
+    image = photo(1, (40, 20)).convert(mode) if mode != "I;16" else Image.new(mode, (40, 20))
+    items = [{"png": encoded(image, "PNG")}] * 2
+    for kind in (list, iter):
+        with pytest.raises(SourceUnreadable, match=rf"sample 0.*pixels of png are of mode {mode}.*--only-field png"):
+            fastfeed.pack(kind(items), tmp_path / kind.__name__, max_side=8)
+    fastfeed.pack(items, tmp_path / "b", max_side=8, only_field="png")
+    fastfeed.pack(items, tmp_path / "c", max_side=40)
+    assert [sample.fields["png"] for sample in read_back(tmp_path / "c")] == [items[0]["png"]] * 2
+
+
+@pytest.mark.parametrize("names", [["x1", "y1"], ["xmin"], ["bbox"], ["x", "y"], ["box_w"], ["face.x_max"]], ids=str)
+def test_columns_that_may_be_boxes_are_as_boxes_in_a_json(tmp_path, names):
+    items = [{"jpg": encoded(photo(at, (40, 20))), "n": at, **dict.fromkeys(names, at)} for at in range(2)]
+    for kind in (list, iter):
+        with pytest.raises(FastfeedError, match=rf"may speak of their image's pixels: {', '.join(names)}.*--only-field jpg"):
+            fastfeed.pack(kind(items), tmp_path / "a", max_side=8, row_json=False)
+    fastfeed.pack(items, tmp_path / "b", max_side=8, row_json=False, only_field="jpg")
+    plain = [{"jpg": item["jpg"], "n": 1, "x": 2, "box_office": 3, "index": 4} for item in items]
+    fastfeed.pack(plain, tmp_path / "c", max_side=8, row_json=False)
 
 
 def test_what_cannot_be_reencoded_says_why():
@@ -165,6 +189,17 @@ def test_broken_photos_stop_or_are_left_out_by_name(tmp_path):
     result = fastfeed.pack(source, tmp_path / "a", max_side=8, on_error="skip")
     assert (result.skipped, result.datasets[0].samples, result.left_out[0].source) == (1, 5, "cat/001.jpg")
     assert fastfeed.pack(source, tmp_path / "a", max_side=8, on_error="skip").skipped == 1
+
+
+@pytest.mark.parametrize("kind", [list, iter])
+def test_columns_called_as_those_that_are_added_are_refused(tmp_path, kind):
+    items = [{"jpg": encoded(photo(at, (40, 20))), "original_width": at, "n": at} for at in range(3)]
+    with pytest.raises(FastfeedError, match=r"column 'original_width' is called as .*Rename it, or leave it out: --column"):
+        fastfeed.pack(kind(items), tmp_path / "a", max_side=8, only_field="jpg")
+    assert not (tmp_path / "a").exists() or not list((tmp_path / "a").glob("*.tar"))
+    fastfeed.pack(kind(items), tmp_path / "b", max_side=8, only_field="jpg", column=["n"])
+    assert fastfeed.verify(tmp_path / "b").ok
+    assert list(fastfeed.open(tmp_path / "b").column("original_width")) == [40] * 3
 
 
 def test_only_field_alone_says_nothing():

@@ -1,7 +1,12 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
+from helpers import packed
+from pyarrow import parquet
+from rowsets import photos
 
+import fastfeed
 from fastfeed.errors import UsageError
 from fastfeed.packer.rows.labels import MAX_NUMBERED_CLASSES, LabelReader, to_row
 from fastfeed.packer.rows.source import RowMember
@@ -63,3 +68,19 @@ def test_rows():
     row = to_row(Encoded(members, {"n": 1}, "dog"), LabelReader(["cat", "dog"]), "key")
     assert (row.members, row.label, row.scalars, row.key) == (members, 1, {"n": 1}, "key")
     assert to_row(Encoded(members, {}, None), LabelReader(None)).scalars is None
+
+
+@pytest.mark.parametrize("kind", ["list", "iterable", "parquet", "lines"])
+def test_samples_that_all_say_that_they_have_no_class(tmp_path, kind):
+    rows = [{"jpg": image, "cls": -1} for image in photos(3)]
+    source, options, name = rows if kind == "list" else iter(rows), {}, "cls"
+    if kind == "parquet":
+        source, options, name = tmp_path / "x.parquet", {"label": "y"}, "y"
+        parquet.write_table(pa.table({"jpg": photos(3), "y": [-1] * 3}), source)
+    if kind == "lines":
+        source, options, name = tmp_path / "x.jsonl", {"label": "y"}, "y"
+        source.write_text('{"t": "a", "y": -1}\n' * 3)
+    result = packed(source, tmp_path / "out", **options)
+    assert list(fastfeed.open(tmp_path / "out").column(name)) == [-1] * 3
+    assert not any("another at each reading" in note for note in result.notes)
+    assert any("is no class, but a typed column" in why for why in result.datasets[0].why)

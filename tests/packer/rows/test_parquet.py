@@ -280,3 +280,54 @@ def test_shuffled_rows_are_gathered(tmp_path):
     )
     packed(tmp_path / "x.parquet", tmp_path / "plain")
     assert not packed(tmp_path / "x.parquet", tmp_path / "plain").notes
+
+
+# ------------------------------------------------------------------------------------------------------------ the plan
+
+
+def test_the_plan_names_the_field_of_the_rest_of_the_row_and_a_label_that_is_not_taken(tmp_path):
+    parquet.write_table(images(40, label=[at % 3 for at in range(40)]), tmp_path / "x.parquet")
+    planned = packed(tmp_path / "x.parquet", tmp_path / "out", dry_run=True).datasets[0]
+    done = packed(tmp_path / "x.parquet", tmp_path / "out").datasets[0]
+    assert planned.fields == done.fields == ("jpg", "json")
+    why = " / ".join(planned.why)
+    assert "the other columns of each row are its field json" in why and "--label label" in why
+    labelled = packed(tmp_path / "x.parquet", tmp_path / "labelled", label="label", row_json=False).datasets[0]
+    assert "is not taken as the class" not in " ".join(labelled.why) and "json" not in labelled.fields
+
+
+def test_a_limited_plan_counts_the_bytes_of_what_it_takes(tmp_path):
+    parquet.write_table(images(40), tmp_path / "x.parquet")
+    whole = packed(tmp_path / "x.parquet", tmp_path / "out", dry_run=True).datasets[0]
+    part = packed(tmp_path / "x.parquet", tmp_path / "out", dry_run=True, limit=10).datasets[0]
+    assert abs(part.source_bytes - whole.source_bytes / 4) < 2
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    pair = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["n", "n"])
+    for table, name in (
+        (pa.Table.from_arrays([pa.array([b"x"]), pa.array([1]), pa.array([2])], names=["jpg", "y", "y"]), "y"),
+        (pa.table({"jpg": [b"x"], "s": pair}), "s.n"),
+    ):
+        parquet.write_table(table, tmp_path / "x.parquet")
+        with pytest.raises(SourceUnreadable, match=f"the file has 2 columns that are called '{name}'.*Rename all but one"):
+            packed(tmp_path / "x.parquet", tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", ["x.parquet", "x.arrow"])
+def test_nanoseconds_of_a_time_of_day_are_kept(tmp_path, kind):
+    times = pa.array([3_723_000_000_001, 0, None], pa.time64("ns"))
+    table = pa.table({"jpg": photos(3), "caption": ["a", "b", "c"], "t": times})
+    if kind == "x.parquet":
+        parquet.write_table(table, tmp_path / kind)
+    else:
+        with pa.OSFile(str(tmp_path / kind), "wb") as sink, ipc.new_file(sink, table.schema) as out:
+            out.write_table(table)
+    packed(tmp_path / kind, tmp_path / "out")
+    column = Archive(str(tmp_path / "out")).index.user_column("t")
+    assert [column[at] for at in range(3)] == ["01:02:03.000000001", "00:00:00.000000000", ""]
+    parquet.write_table(
+        pa.table({"jpg": photos(3), "t": pa.array([[1], [2], None], pa.list_(pa.time64("ns")))}), tmp_path / "n.parquet"
+    )
+    with pytest.raises(SourceUnreadable, match="column 't' holds times of day in nanoseconds inside of"):
+        packed(tmp_path / "n.parquet", tmp_path / "nested")

@@ -340,3 +340,47 @@ def test_images_of_pillow_in_a_dict(tmp_path):
     packed(Samples([{"mask": photo(at, mode="L")} for at in range(3)]), tmp_path / "out", encode={"mask": "png"})
     ds = fastfeed.open(tmp_path / "out")
     assert [ds[at]["png"].tobytes() for at in range(3)] == [photo(at, mode="L").tobytes() for at in range(3)]
+
+
+def test_classes_that_no_folder_can_be_called(tmp_path):
+    classes = ["Sci/Tech", "", ".", "..", "a\0b"]
+    packed(
+        [{"jpg": image, "cls": name} for image, name in zip(photos(5), classes, strict=True)], tmp_path / "a", classes=classes
+    )
+    assert labels_of(tmp_path / "a") == classes and fastfeed.open(tmp_path / "a").classes == classes
+    fastfeed.info(tmp_path / "a")
+    fastfeed.unpack(tmp_path / "a", tmp_path / "out")
+    assert sorted(os.listdir(tmp_path / "out")) == [f"{at:09d}.jpg" for at in range(5)]
+
+
+@pytest.mark.parametrize("length", [-1, 2**63, 1.5, "a", None])
+def test_a_length_that_is_none(tmp_path, length):
+    class Wrong(Samples):
+        def __len__(self):
+            return length
+
+    with pytest.raises(
+        SourceUnreadable, match=r"the dataset does not say how many samples it has \(\w+Error: .*iter\(dataset\)"
+    ):
+        packed(Wrong([{"jpg": b"x"}]), tmp_path / "out")
+
+
+def test_a_sample_that_holds_itself_or_ends_the_program(tmp_path):
+    own: dict[str, Any] = {"a": 1}
+    own.update(me=own, again=own)
+    for kind in (list, iter):
+        with pytest.raises(UsageError, match="column 'd' is nested too deep, or holds itself"):
+            packed(kind([{"jpg": b"x", "d": own}] * 2), tmp_path / kind.__name__)
+    with pytest.raises(SourceUnreadable, match=r"sample 1 cannot be read \(SystemExit: 5"):
+        packed(Samples([{"jpg": b"x"}, SystemExit(5)]), tmp_path / "first")
+    late = Samples([{"txt": "x"} for _ in range(300)])
+    late.items[1] = SystemExit(5)  # beyond those that are looked at before
+    result = packed(late, tmp_path / "late", on_error="skip", workers=1)
+    assert "SystemExit: 5" in result.left_out[0].why
+
+    def ends():
+        yield {"jpg": b"x"}
+        raise SystemExit(5)
+
+    with pytest.raises(SourceUnreadable, match="the iterable raised SystemExit at sample 1: 5"):
+        packed(ends(), tmp_path / "stream")

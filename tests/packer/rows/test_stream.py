@@ -52,6 +52,18 @@ def test_names_are_numbers_without_a_key_and_safe_with_one(tmp_path):
     )
     keys = [s.key for s in proven(tmp_path / "odd")]
     assert keys[0].startswith("a_b_c-") and keys[1].startswith("xxx") and keys[2] == "7"
+    fastfeed.unpack(tmp_path / "odd", tmp_path / "back")
+    assert files_below(tmp_path / "back") == {"a b.c.txt": b"a", "x" * 120 + ".txt": b"b", "7.txt": b"c"}
+
+
+def test_a_name_that_cannot_be_kept_is_refused_or_left_out(tmp_path):
+    for odd in ("../x", "\ud800"):
+        rows = [{"__key__": "é", "txt": "a"}, {"__key__": odd, "txt": "b"}]
+        with pytest.raises(SourceUnreadable, match="sample 1 of the iterable cannot be packed: its __key__ is no key"):
+            packed(iter(rows), tmp_path / ascii(odd[-1]))
+        out = tmp_path / f"skip{odd[-1]!a}"
+        assert packed(iter(rows), out, on_error="skip").skipped == 1
+        assert left_out_of(out) == {ascii(odd): "unreadable"}
 
 
 @pytest.mark.parametrize("last", ["same", "SAME"])

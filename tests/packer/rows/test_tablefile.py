@@ -113,3 +113,17 @@ def test_types():
     assert not holds_media(pa.binary()) and not holds_media(pa.struct([("bytes", pa.binary())]))
     assert all(map(holds_text, (pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()))))
     assert not holds_text(pa.list_(pa.string())) and not holds_text(pa.dictionary(pa.int8(), pa.int64()))
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_stream_that_was_cut_between_batches(tmp_path, legacy):
+    for table, group in ((TABLE, 4), (TABLE.slice(0, 0), 1)):
+        path = str(tmp_path / "x.arrow")
+        options = ipc.IpcWriteOptions(use_legacy_format=legacy)
+        with pa.OSFile(path, "wb") as sink, ipc.new_stream(sink, table.schema, options=options) as writer:
+            writer.write_table(table, max_chunksize=group)
+        assert sum(read_head(path).counts) == len(table)
+        with open(path, "rb+") as file:
+            file.truncate(file.seek(0, 2) - (4 if legacy else 8))
+        with pytest.raises(SourceUnreadable, match="cannot be read as Arrow: it ends without the mark of a stream's end"):
+            read_head(path)

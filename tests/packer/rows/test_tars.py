@@ -100,3 +100,53 @@ def test_real_tars_packed_anew_hold_the_same_samples(tmp_path):
     before = fastfeed.open(f"{copies}/*.tar")
     after = fastfeed.open(tmp_path / "out")
     assert len(before) == len(after) and fastfeed.verify(tmp_path / "out").ok
+
+
+@pytest.mark.parametrize("options", [{}, {"write_cls": False}])
+def test_members_that_hold_the_class_are_carried_byte_for_byte_and_unpacked(tmp_path, options):
+    classes = [b"0\n", b"000", b" +0 ", b"2"]
+    files = {f"d/s{at}.cls": data for at, data in enumerate(classes)} | {f"d/s{at}.txt": b"x" for at in range(4)}
+    tar(tmp_path / "a.tar", sorted(files.items()))
+    result = fastfeed.pack(tmp_path / "a.tar", tmp_path / "out", **options)
+    ds = fastfeed.open(tmp_path / "out")
+    assert result.datasets[0].fields == ("cls", "txt") and list(ds.targets) == [0, 0, 0, 2]
+    assert [sample["cls"] for sample in ds] == [0, 0, 0, 2] and fastfeed.verify(tmp_path / "out").ok
+    fastfeed.unpack(tmp_path / "out", tmp_path / "back")
+    assert files_below(tmp_path / "back") == files
+    planned = fastfeed.pack(tmp_path / "a.tar", tmp_path / "plan", dry_run=True, **options)
+    assert planned.datasets[0].fields == ("cls", "txt")
+
+
+@pytest.mark.parametrize("second", [-1, 10**12, 1 << 20])
+def test_numbers_that_are_no_classes_are_carried_and_told(tmp_path, second):
+    files = {"a.cls": b"0", "a.txt": b"x", "b.cls": b"%d" % second, "b.txt": b"y"}
+    tar(tmp_path / "a.tar", sorted(files.items()))
+    result = fastfeed.pack(tmp_path / "a.tar", tmp_path / "out")
+    assert f"sample 1 (a.tar/b.cls) has the number {second}, and classes are 0 to 1048575" in " ".join(result.notes)
+    assert result.datasets[0].classes is None and fastfeed.verify(tmp_path / "out").ok
+    assert [sample["cls"] for sample in fastfeed.open(tmp_path / "out")] == [0, second]
+    fastfeed.unpack(tmp_path / "out", tmp_path / "back")
+    assert files_below(tmp_path / "back") == files
+
+
+def test_the_largest_number_that_is_a_class_is_one(tmp_path):
+    tar(tmp_path / "a.tar", [("a.cls", b"%d" % ((1 << 20) - 1)), ("a.txt", b"x")])
+    fastfeed.pack(tmp_path / "a.tar", tmp_path / "out")
+    assert list(fastfeed.open(tmp_path / "out").targets) == [(1 << 20) - 1]
+
+
+@pytest.mark.parametrize("proven", [64 << 20, 0], ids=["small", "large"])
+@pytest.mark.parametrize("name", ["offset", "size", "field"])
+def test_a_damaged_index_is_not_believed(tmp_path, monkeypatch, name, proven):
+    source = wds(tmp_path / "s", tars=1)
+    monkeypatch.setattr("fastfeed.archive.tars.PROVEN_BYTES", proven)
+    rows = TarRows.of_paths([f"{source}/*.tar"], RowConfig())
+    column = rows.tars.index.table.columns["member", name]
+    (path,) = (source / ".fastfeed-index").glob("tars-*")
+    raw = bytearray(path.read_bytes())
+    raw[column.extents[0][0]] ^= 1
+    path.write_bytes(raw)
+    result = fastfeed.pack(f"{source}/*.tar", tmp_path / "out", workers=1)
+    assert f"their index cannot be used (column {name} of member is damaged): one was made" in " ".join(result.datasets[0].why)
+    found = contents(read_back(tmp_path / "out"))
+    assert [found[f"dir/0{at:03d}.jpg"] for at in range(1, 5)] == [encoded(photo(at)) for at in range(1, 5)]

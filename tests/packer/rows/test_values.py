@@ -327,3 +327,13 @@ def test_names_pass_to_workers_unchanged():
     again = Names(**json.loads(json.dumps(names.to_json())))
     assert again.encode_row(rows[0]) == names.encode_row(rows[0])
     assert again.to_json() == names.to_json()
+
+
+def test_a_field_of_ones_own_where_the_rest_of_the_row_goes():
+    row = {"json": {"a": 1}, "row.json": {"mine": 1}, "n": 5}
+    with pytest.raises(
+        UsageError, match=r"a sample has a field row.json of its own.*\(n\).*Rename that column, or keep no row"
+    ):
+        told(row)
+    assert json.loads(told(row, row_json=False)[0]["row.json"]) == {"mine": 1}
+    assert set(told({"row.json": {"mine": 1}, "n": 5})[0]) == {"row.json", "json"}
