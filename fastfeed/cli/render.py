@@ -318,7 +318,8 @@ class _Bar:
         """Begin a stage."""
         self._items = self._bytes = 0
         self._began, self._of, self._of_bytes = time.monotonic(), items, size_bytes
-        self._task = self._progress.add_task(stage, total=size_bytes, items="0", rate="0", size=self._size(), speed="")
+        total = items if size_bytes is None else size_bytes  # rows have no sizes before they are read
+        self._task = self._progress.add_task(stage, total=total, items="0", rate="0", size=self._size(), speed="")
         self._progress.start()
 
     def advance(self, items: int, size_bytes: int) -> None:
@@ -332,7 +333,8 @@ class _Bar:
             "speed": f"{format_size(self._bytes / passed)}/s" if self._bytes else "",
         }
         if self._task is not None:
-            self._progress.update(self._task, advance=size_bytes, items=shown, **facts)  # type: ignore[arg-type]
+            done = items if self._of_bytes is None else size_bytes
+            self._progress.update(self._task, advance=done, items=shown, **facts)  # type: ignore[arg-type]
 
     def _size(self) -> str:
         if self._of_bytes is None and not self._bytes:
@@ -363,12 +365,14 @@ class _Plain:
         if now - self._last >= _PLAIN_SECONDS:
             self._last, passed = now, now - self._began
             left = ""
-            if self._of_bytes and self._bytes:
-                left = f", {format_seconds(passed * (self._of_bytes - self._bytes) / self._bytes)} left"
+            done, all_of = (self._items, self._of) if self._of_bytes is None else (self._bytes, self._of_bytes)
+            if all_of and done:
+                left = f", {format_seconds(passed * max(0, all_of - done) / done)} left"
+            noun = "samples" if self._stage == "pack" and self._of_bytes is None else "files"
             of = f" of {self._of:,}" if self._of is not None else ""
             rates = f"{self._items / passed:,.0f}/s, {format_size(self._bytes / passed)}/s"
             print(
-                f"fastfeed {self._stage}: {self._items:,}{of} files, {format_size(self._bytes)}, {rates}{left}",
+                f"fastfeed {self._stage}: {self._items:,}{of} {noun}, {format_size(self._bytes)}, {rates}{left}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -139,6 +139,8 @@ def _pack_rows(  # noqa: PLR0913 - what was asked for
     on_plan: Callable[[PackResult], None] | None,
 ) -> PackResult:  # fmt: skip
     """What is no folder of files."""
+    if os.path.isdir(chosen.where):  # of tables
+        _refuse_overlap(os.path.abspath(chosen.where), job.destination)
     if chosen.rows is None:
         if dry_run:
             msg = "there is no plan for an iterable: nobody knows what comes"

@@ -1,7 +1,7 @@
 """``fastfeed pack`` of what is no folder: each option reaches the packer, errors have words and exit codes."""
 
 import json
-import sys
+import re
 import textwrap
 from pathlib import Path
 
@@ -170,6 +170,10 @@ def test_encode_and_row_json(folder: Path):
 
 def test_on_a_terminal(folder: Path):
     """The plan before the first byte, a bar that goes away, and what comes next."""
-    code, out, shown = on_a_terminal("pack", folder / "rows.jsonl", folder / "out", columns=100)
-    assert code == 0 and out.index("4 JSON lines") < out.index("Packed 4 samples") < out.index("Next:")
-    assert "Traceback" not in shown and sys.executable
+    rows = "".join(json.dumps({"text": f"t{at}", "pad": "x" * 300}) + "\n" for at in range(20_000))
+    code, out, shown = on_a_terminal("pack", tree(folder, {"many.jsonl": rows}) / "many.jsonl", folder / "out", columns=120)
+    assert code == 0 and out.index("20,000 JSON lines") < out.index("Packed 20,000 samples") < out.index("Next:")
+    frames = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", frame).strip() for frame in shown.split("\r")]
+    pattern = r"pack .* [\d,]+/20,000 +[\d,]+/s +[\d.]+ [KM]iB +[\d.]+ [KM]iB/s \d:\d\d:\d\d"
+    assert [frame for frame in frames if re.fullmatch(pattern, frame)], frames[-5:]
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") > 0, "the cursor is back"

@@ -296,6 +296,14 @@ def test_a_stage_without_a_known_size_has_no_rest(clock: Clock, capsys: pytest.C
     assert capsys.readouterr().err == "fastfeed scan: 610 files, 0 B, 10/s, 0 B/s\n"
 
 
+def test_samples_of_unknown_sizes_have_a_rest_by_their_number(clock: Clock, capsys: pytest.CaptureFixture[str]):
+    progress = render.progress()
+    progress.start("pack", 1000, None)
+    clock.now += 61
+    progress.advance(610, 61 << 20)
+    assert capsys.readouterr().err == "fastfeed pack: 610 of 1,000 samples, 61.0 MiB, 10/s, 1.0 MiB/s, 39.0 s left\n"
+
+
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Enough files for a bar to be seen moving."""

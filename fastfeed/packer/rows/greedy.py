@@ -12,7 +12,7 @@ from fastfeed.archive.shard import LEGAL_KEY, MAX_FIELD_BYTES, MAX_PART_BYTES, d
 from fastfeed.archive.tar import MAX_NAME_BYTES
 from fastfeed.config import ImageConfig, PackConfig
 from fastfeed.disk import remove
-from fastfeed.errors import Facts, FastfeedError, SourceChanged, SourceUnreadable
+from fastfeed.errors import FastfeedError, SourceChanged, SourceUnreadable
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.rows.asked import Planned
 from fastfeed.packer.rows.images import NotReencoded, Reencoder
@@ -165,7 +165,8 @@ class GreedyShards:
         try:
             key = self.encoder.key(number, given)
         except SourceUnreadable as error:
-            self._failed(number, None, ascii(given), error)
+            shown = ascii(str(given))[1:-1]
+            self._leave_out(number, shown, shown, error)
             return None
         if not self._keys.add(key):
             self._refuse_twice(number, key)
@@ -180,11 +181,11 @@ class GreedyShards:
         try:
             row = self.encoder.row(key, values)
         except SourceUnreadable as error:
-            self._failed(number, key, called or key, error)
+            self._leave_out(number, key, called or key, error)
             return None
         return key, row if called in {None, key} else _restorable(row, str(given))
 
-    def _failed(self, number: int, key: str | None, called: str, error: SourceUnreadable) -> None:
+    def _leave_out(self, number: int, key: str, called: str, error: SourceUnreadable) -> None:
         """Leave a sample out that cannot be packed.
 
         Raises:
@@ -195,10 +196,7 @@ class GreedyShards:
             return
         msg = f"sample {number} of the iterable cannot be packed: {error.message}"
         hint = error.hint or "Mend it and run the same again: it continues; or leave such samples out (on_error skip)."
-        facts: Facts = {"sample": number, "expected": error.expected, "got": error.got, "hint": hint}
-        if key is not None:
-            facts["key"] = key
-        raise SourceUnreadable(msg, **facts) from error
+        raise SourceUnreadable(msg, sample=number, key=key, expected=error.expected, got=error.got, hint=hint) from error
 
     def _refuse_twice(self, number: int, key: str) -> None:
         """Which sample has the key already; none, where only the hashes are equal."""

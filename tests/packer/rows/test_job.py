@@ -235,6 +235,19 @@ def test_limit_and_shuffle(tmp_path):
     assert files_below(tmp_path / "again") == files_below(tmp_path / "out")
 
 
+@pytest.mark.parametrize("kind", ["python", "lines", "stream"])
+def test_compressed_shards(tmp_path, kind):
+    source, options = source_of(kind, tmp_path / "s")
+    for workers in (1, 2):
+        packed(source, tmp_path / str(workers), compress="zstd", samples_per_shard=15, workers=workers, **options)
+    assert files_below(tmp_path / "1") == files_below(tmp_path / "2") and (tmp_path / "1").glob("*.tar.zst")
+    assert fastfeed.verify(tmp_path / "1").ok
+    packed(source, tmp_path / "plain", samples_per_shard=15, **options)
+    fastfeed.unpack(tmp_path / "1", tmp_path / "tars", shards=True)
+    plain = {name: raw for name, raw in files_below(tmp_path / "plain").items() if name.endswith(".tar")}
+    assert {name: raw for name, raw in files_below(tmp_path / "tars").items() if name.endswith(".tar")} == plain
+
+
 def test_no_class_members_if_not_wanted(tmp_path):
     packed(Samples([{"txt": "a", "cls": 1}]), tmp_path / "out", write_cls=False)
     (sample,) = proven(tmp_path / "out")

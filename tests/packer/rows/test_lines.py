@@ -1,15 +1,16 @@
 import gzip
 import json
+import os
 
 import pytest
 from helpers import packed
-from packing import manifest_of
+from packing import Hook, manifest_of
 from rowsets import fields_of, labels_of, proven, read_rows
 
 import fastfeed
 from fastfeed.archive.dataset import Archive
 from fastfeed.config import row_config
-from fastfeed.errors import SourceUnreadable, UsageError
+from fastfeed.errors import SourceChanged, SourceUnreadable, UsageError
 from fastfeed.packer.rows.lines import LineRows, is_lines
 from fastfeed.packer.rows.source import RowFailed
 from fastfeed.sample import SkipEntry, SkipList
@@ -95,6 +96,21 @@ def test_options_that_are_not_for_lines(tmp_path):
         with pytest.raises(UsageError, match="is not for JSON lines: each is carried as it is"):
             LineRows("x.jsonl", row_config(options))
     assert is_lines("X.JSONL.GZ") and not is_lines("x.json")
+
+
+def test_a_file_that_changes_between_runs_or_within_one(tmp_path):
+    path = write(tmp_path)
+    hook = Hook(on_start={"pack": lambda: os.utime(path, ns=(5, 5))})
+    with pytest.raises(
+        SourceChanged, match=r"the source changed while it was packed \(x.jsonl line 1: the file was written to"
+    ):
+        packed(path, tmp_path / "out", progress=hook)
+    with pytest.raises(SourceChanged, match=r"since this pack began \(the time of its last change\)"):
+        packed(path, tmp_path / "out")
+    packed(path, tmp_path / "out", overwrite=True)
+    write(tmp_path, ROWS[:5])
+    with pytest.raises(SourceChanged, match="the source has changed since it was packed"):
+        packed(path, tmp_path / "out")
 
 
 def test_a_worker_reads_what_its_parent_settled(tmp_path):

@@ -103,6 +103,15 @@ def test_several_files_are_one_table(tmp_path):
     assert [fields["bin"] for fields in fields_of(tmp_path / "folder")] == expected
 
 
+def test_a_folder_of_tables_holds_no_destination(tmp_path):
+    (tmp_path / "s").mkdir()
+    parquet.write_table(pa.table({"img": [b"x"]}), tmp_path / "s" / "1.parquet")
+    for destination in ("s/out", "s", "."):
+        with pytest.raises(UsageError, match="source and destination lie within each other"):
+            packed(tmp_path / "s", tmp_path / destination)
+    assert [path.name for path in tmp_path.rglob("*")] == ["s", "1.parquet"]
+
+
 def test_files_with_other_columns_are_refused(tmp_path):
     parquet.write_table(pa.table({"img": [b"x"]}), tmp_path / "1.parquet")
     parquet.write_table(pa.table({"img": [b"x"], "n": [1]}), tmp_path / "2.parquet")
