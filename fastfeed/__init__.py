@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
         WorkerDied,
     )
     from fastfeed.feed.dataset import PackedDataset
+    from fastfeed.feed.loader import DataLoader
     from fastfeed.feed.opening import open
     from fastfeed.packer.job import pack
     from fastfeed.packer.result import PackResult, UnpackResult
@@ -30,6 +31,8 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
 __version__ = "0.1.0"
 
 _HOMES = {
+    "DataLoader": "feed.loader",
+    "DataLoader": "feed.loader",
     "DatasetError": "errors",
     "DecodeError": "errors",
     "DestinationError": "errors",
@@ -55,6 +58,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "DataLoader",
     "DatasetError",
     "DecodeError",
     "DestinationError",
