@@ -32,7 +32,6 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "DataLoader": "feed.loader",
-    "DataLoader": "feed.loader",
     "DatasetError": "errors",
     "DecodeError": "errors",
     "DestinationError": "errors",
