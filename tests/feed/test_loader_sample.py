@@ -34,7 +34,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", WAYS, ids="-".join)
 def test_batches_do_not_depend_on_workers(way):
     def options() -> dict[str, Any]:
         given = way.get("generator")
