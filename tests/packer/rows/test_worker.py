@@ -14,7 +14,7 @@ from helpers import ROOT, packed
 from packing import children_of, is_running, packing_process, wait_for
 from rowsets import Samples, fields_of, proven
 
-from fastfeed.errors import WorkerDied
+from fastfeed.errors import SourceUnreadable, WorkerDied
 from fastfeed.packer.rows.worker import Forked
 
 DATA = """
@@ -48,7 +48,6 @@ def source(tmp_path):
 
 
 ENDS = {
-    "exit": (lambda: sys.exit("no more"), r"ended with exit code 1 .*SystemExit: no more"),
     "os._exit": (lambda: os._exit(7), "ended with exit code 7"),
     "segfault": (lambda: ctypes.string_at(0), "was killed by SIGSEGV"),
     "killed": (lambda: os.kill(os.getpid(), signal.SIGKILL), r"was killed by SIGKILL .*memory runs out"),
@@ -81,6 +80,15 @@ def test_a_dataset_that_ends_its_process_is_named_with_its_sample(tmp_path, name
     result = packed(Ending(200, -1, how), tmp_path / "out", shards=4, workers=2)
     assert result.shards_kept + result.shards_written == 4
     assert [fields["txt"] for fields in fields_of(tmp_path / "out")] == [str(at).encode() for at in range(200)]
+
+
+def test_a_dataset_that_exits_is_a_sample_that_cannot_be_packed(tmp_path):
+    dataset = Ending(200, 77, lambda: sys.exit("no more"))
+    with pytest.raises(
+        SourceUnreadable, match=r"1 sample cannot be packed \(sample 77: SystemExit: no more \(test_worker.py:\d+\)"
+    ):
+        packed(dataset, tmp_path / "out", shards=4, workers=2)
+    assert packed(dataset, tmp_path / "out", shards=4, workers=2, on_error="skip").skipped == 1
 
 
 def test_a_crash_is_told_with_its_place(tmp_path, source):
