@@ -11,7 +11,7 @@ from fastfeed.archive.index import SAMPLE
 from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.archive.tars import TarSet
 from fastfeed.config import RowConfig
-from fastfeed.errors import DestinationError, FastfeedError, UsageError
+from fastfeed.errors import FastfeedError, UsageError
 from fastfeed.packer.rows.labels import MAX_NUMBERED_CLASSES
 from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember
 from fastfeed.packer.rows.values import safe_path
@@ -56,14 +56,11 @@ class TarRows:
         known, why = look_up(found, None, whole=True)  # what a wrong index tells would be permanent in the new shards
         if known is not None:
             return cls(known)
-        try:
-            return cls(make(found, None, whole=True)[0], f"{why}: one was made, and is kept beside them")
-        except DestinationError:
-            folder = tempfile.mkdtemp(prefix="fastfeed-index-")
-            made, _ = make(found, folder)
-            rows = cls(made, f"{why}: one was made for this pack alone, since nothing can be written beside them")
-            weakref.finalize(rows, rmtree, folder, ignore_errors=True)
-            return rows
+        folder = tempfile.mkdtemp(prefix="fastfeed-index-")  # packing changes nothing where its source lies
+        made, _ = make(found, folder)
+        rows = cls(made, f"{why}: one was made for this pack alone (fastfeed index makes one that is kept beside them)")
+        weakref.finalize(rows, rmtree, folder, ignore_errors=True)
+        return rows
 
     def facts(self) -> RowFacts:
         """What is known beforehand."""
