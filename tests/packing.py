@@ -142,14 +142,25 @@ def interrupt_after(files: int) -> Hook:
 
 
 def children_of(pid: int) -> list[int]:
-    """Processes that a process has started and that still run."""
+    """Processes that a process has started and that still run, but for what multiprocessing keeps for a process's life.
+
+    Other tests of this process may have started its fork server: it is no leftover, and no worker to be killed.
+    """
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             state, parent = _state(int(name))
-            if parent == pid and state not in {"Z", "X", ""}:
+            if parent == pid and state not in {"Z", "X", ""} and not _is_multiprocessings(int(name)):
                 found.append(int(name))
     return found
+
+
+def _is_multiprocessings(pid: int) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return b"multiprocessing.forkserver" in command or b"multiprocessing.resource_tracker" in command
 
 
 def _state(pid: int) -> tuple[str, int]:

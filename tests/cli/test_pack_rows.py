@@ -71,7 +71,7 @@ def test_a_list(folder: Path):
     assert set(Archive(str(folder / "out")).index.user) == {"width"}
     assert "nothing to do" in done(
         "pack", folder / "list.csv", folder / "out", "--field", "image=images/{id}.jpg", "--field", "mask=masks/{id}.png",
-        "--label", "kind", "--column", "width",
+        "--label", "kind", "--column", "width", env={"COLUMNS": "200"},
     )  # fmt: skip
 
 
