@@ -19,12 +19,19 @@ def unpicklable(data: Any) -> str | None:  # noqa: ANN401 - any batch
     torch's workers pickle in a thread of a queue, where a fault is printed and the batch never arrives.
     """
     try:
-        if _is_plain(data):
+        if _surely(data):
             return None
         _Trial(_Nowhere()).dump(data)
     except Exception as error:  # noqa: BLE001 - pickling runs code of any class
         return f"a {type(data).__qualname__} cannot be pickled ({type(error).__name__}: {printable(str(error))[:_SHOWN]})"
     return None
+
+
+def _surely(data: Any) -> bool:  # noqa: ANN401
+    try:
+        return _is_plain(data)
+    except RecursionError:
+        return False  # a list in itself, or one too deep: which of them, the trial tells
 
 
 def _is_plain(data: Any) -> bool:  # noqa: ANN401
