@@ -3,10 +3,12 @@
 import gc
 import os
 import random
+import re
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -187,6 +189,36 @@ def settled(before: dict[str, Any], seconds: float = 10.0) -> dict[str, Any]:
         if not any(left.values()) or time.monotonic() > deadline:
             return {name: values for name, values in left.items() if values}
         time.sleep(0.02)
+
+
+class Raises:
+    """pytest.raises for passes with workers: frames and tracebacks are let go, and the pass with them.
+
+    With pytest's, the exception is in a circle with the test's frame, and workers end whenever that is collected: perhaps
+    in a process that another test has forked.
+    """
+
+    value: BaseException
+    printed: str
+
+    def __init__(self, kind: type[BaseException], match: str = "") -> None:
+        self.kind, self.match = kind, match
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        assert error is not None, "nothing was raised"
+        if not isinstance(error, self.kind):
+            return False
+        self.value, self.printed = error, "".join(traceback.format_exception(error))
+        assert not self.match or re.search(self.match, str(error)), f"{self.match!r} is not in {str(error)!r}"
+        one: BaseException | None = error
+        while one is not None:
+            traceback.clear_frames(one.__traceback__)
+            one.__traceback__ = None
+            one = one.__cause__ or one.__context__
+        return True
 
 
 class NoCollector:

@@ -272,7 +272,8 @@ class DataLoader(TorchDataLoader[Any]):
         ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         known = self.batch_sampler is None or type(self.batch_sampler) is BatchSampler  # others may give ranks their parts
         sampler = self.sampler if self.batch_sampler is None else getattr(self.batch_sampler, "sampler", None)
-        if ranks > 1 and self.distributed is None and known and type(sampler).__module__ == "torch.utils.data.sampler":
+        whole = type(sampler) is OrderSampler or type(sampler).__module__ == "torch.utils.data.sampler"
+        if ranks > 1 and self.distributed is None and known and whole:
             warnings.warn(
                 f"torch.distributed has {ranks} ranks, and each of them will read every sample: distributed=True gives "
                 "each its part, distributed=False says that it is meant.",

@@ -19,7 +19,7 @@ def unpicklable(data: Any) -> str | None:  # noqa: ANN401 - any batch
     torch's workers pickle in a thread of a queue, where a fault is printed and the batch never arrives.
     """
     try:
-        if _proven_plain(data):
+        if _surely(data):
             return None
         _Trial(_Nowhere()).dump(data)
     except Exception as error:  # noqa: BLE001 - pickling runs code of any class
@@ -27,12 +27,11 @@ def unpicklable(data: Any) -> str | None:  # noqa: ANN401 - any batch
     return None
 
 
-def _proven_plain(data: Any) -> bool:  # noqa: ANN401
-    """Whether it is known without a trial that data can be sent; TypeError as _is_plain."""
+def _surely(data: Any) -> bool:  # noqa: ANN401
     try:
         return _is_plain(data)
-    except RecursionError:  # a list that contains itself: pickle can do that
-        return False
+    except RecursionError:
+        return False  # a list in itself, or one too deep: which of them, the trial tells
 
 
 def _is_plain(data: Any) -> bool:  # noqa: ANN401
