@@ -163,18 +163,23 @@ def indices(batches: Any) -> list[list[int]]:
     return [batch[0].tolist() for batch in batches]
 
 
+_SEEN: set[int] = {os.getpid()}
+
+
 def children() -> set[int]:
     """Processes that this one has started, and that are there."""
     with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-        return {int(pid) for pid in file.read().split()}
+        found = {int(pid) for pid in file.read().split()}
+    _SEEN.update(found)
+    return found
 
 
 def remains() -> dict[str, Any]:
-    """What a loader could leave behind."""
+    """What a loader could leave behind; of /dev/shm the names with a process number of ours, since others use it as well."""
     names = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
     return {
         "children": children(),
-        "shm": set(os.listdir("/dev/shm")),
+        "shm": {name for name in os.listdir("/dev/shm") if any(f"_{pid}_" in name for pid in _SEEN)},
         "stacks": [name for name in names if "fastfeed-stack" in name],
         "threads": {thread.name for thread in threading.enumerate()},
     }
