@@ -12,6 +12,9 @@ from fastfeed.feed.loader import DataLoader
 from fastfeed.feed.tasks import Drawn, TaskOrder
 from fastfeed.feed.workers import DONE, Workers
 
+# torch raises from a signal handler, between two lines that open and close a socket as well.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
 
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)

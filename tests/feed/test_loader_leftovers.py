@@ -18,6 +18,9 @@ from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.feed.loader import DataLoader
 
+# torch raises from a signal handler, between two lines that open and close a socket as well.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
 
 def exhaust(one: DataLoader) -> None:
     assert sum(len(batch) for batch in one) == 32
