@@ -280,6 +280,8 @@ class WorkerInit:
             return False
         try:
             leave_stack_on_signal(self.stack_paths[worker])
+        except FileNotFoundError:
+            return False  # the pass was dropped while this worker started: nobody will ask
         except OSError as error:
             LOG.warning("if worker %d hangs, its stack will not be known: %s", worker, error)
             return False

@@ -1,5 +1,5 @@
 import pytest
-from loading import At, Calls, Numbers, Raise
+from loading import At, Calls, Numbers, Raise, Raises
 
 from fastfeed.feed.engine import Draw, Engine, InnerOptions
 from fastfeed.feed.faults import ErrorCaps
@@ -59,7 +59,7 @@ def test_a_failure_is_raised_where_its_turn_is_and_the_pass_goes_on():
     for workers in (0, 2):
         begun = a_pass(engine_of(At(3, Raise(KeyError("three")))), options(num_workers=workers))
         assert next(begun) == [0, 1]
-        with pytest.raises(KeyError, match=r"sample 3 of batch 1"):
+        with Raises(KeyError, match=r"sample 3 of batch 1"):
             next(begun)
         assert list(begun) == [[4, 5], [6]]
 
@@ -99,7 +99,7 @@ def test_a_sampler_that_fails_fails_as_itself():
         raise ValueError("the sampler")
 
     for workers in (0, 1):
-        with pytest.raises(ValueError, match=r"^the sampler$"):
+        with Raises(ValueError, match=r"^the sampler$"):
             list(a_pass(engine_of(int, batches()), options(num_workers=workers)))
 
 
@@ -107,5 +107,5 @@ def test_the_end_is_proved():
     begun = a_pass(engine_of(int))
     next(begun)
     begun._pass.pending[7] = begun._pass.pending.get(7) or type("D", (), {"indices": [9]})()
-    with pytest.raises(RuntimeError, match=r"the epoch ended with 1 batches missing, the first is batch 7 \[9\]"):
+    with Raises(RuntimeError, match=r"the epoch ended with 1 batches missing, the first is batch 7 \[9\]"):
         list(begun)

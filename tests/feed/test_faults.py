@@ -1,10 +1,13 @@
+import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler
 
 from fastfeed.errors import DecodeError, UsageError
 from fastfeed.feed.faults import ErrorCaps, FaultCounter, Replacement, pool_of, prove_policy
+from fastfeed.feed.order import FeedSampler, OrderSampler
 
 
 def test_replacements_are_a_function_of_base_epoch_index_and_attempt():
@@ -30,6 +33,18 @@ def test_only_samples_that_the_sampler_draws_stand_in():
     with pytest.raises(UsageError, match="Own does not tell"):
         pool_of(Own(), 10, forced=False)
     assert pool_of(Own(), 10, forced=True) == range(10)
+
+
+def test_what_an_order_skips_does_not_stand_in():
+    """Workers get the pool, not the sampler with its dataset."""
+    for sampler in (OrderSampler(10, skip=[0, 3, 9]), FeedSampler(10, skip=[0, 3, 9])):
+        pool = pickle.loads(pickle.dumps(pool_of(sampler, 10, forced=False)))
+        assert [pool[number] for number in range(len(pool))] == [1, 2, 4, 5, 6, 7, 8]
+
+
+def test_every_sample_of_the_pool_stands_in_about_as_often():
+    counts = np.bincount([Replacement(range(10), 0)(index, 0, 0) for index in range(5000)])
+    assert counts.min() > 400 and counts.max() < 600
 
 
 def test_too_many_in_a_row():

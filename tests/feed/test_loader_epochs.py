@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from loading import At, Calls, Eager, Numbers, Raise, equal
+from loading import At, Calls, Eager, Numbers, Raise, Raises, equal
 from packing import tree
 from rowsets import photos
 from torch.utils.data import DistributedSampler, IterableDataset
@@ -60,9 +60,9 @@ def test_an_epoch_may_be_set():
 
 def test_no_position_without_an_order_of_its_own():
     for loader in (DataLoader(Numbers(), num_workers=0), DataLoader(Numbers(), sampler=Eager(23), seed=1, num_workers=0)):
-        with pytest.raises(UsageError, match="only an order of the loader's own"):
+        with Raises(UsageError, match="only an order of the loader's own"):
             loader.state_dict()
-    with pytest.raises(UsageError, match=r"no state of a fastfeed.DataLoader"):
+    with Raises(UsageError, match=r"no state of a fastfeed.DataLoader"):
         DataLoader(Numbers(), **RANDOM, num_workers=0).load_state_dict({"version": 0})
 
 
@@ -98,7 +98,7 @@ def test_faults_are_tolerated_and_logged_and_capped(caplog):
     assert again != first
     every = Calls(At(set(range(64)), Raise(ValueError("broken"))))
     strict = DataLoader(every, 1, shuffle=True, num_workers=0, on_error="replace", error_caps=ErrorCaps(consecutive=3))
-    with pytest.raises((DecodeError, ValueError), match="broken"):
+    with Raises((DecodeError, ValueError), match="broken"):
         list(strict)
 
 
@@ -128,11 +128,11 @@ def test_options_that_contradict_each_other():
         ({"num_workers": -1}, "num_workers"),
     ]
     for options, text in cases:
-        with pytest.raises(ValueError, match=text):
+        with Raises(ValueError, match=text):
             DataLoader(Numbers(), **{"num_workers": 0, **options})
-    with pytest.raises(ValueError, match="those of an IterableDataset have none"):
+    with Raises(ValueError, match="those of an IterableDataset have none"):
         DataLoader(Stream(), on_error="skip", shuffle=None, force_on_error=True, num_workers=0)
-    with pytest.raises(UsageError, match="valid is of the last batch"):
+    with Raises(UsageError, match="valid is of the last batch"):
         _ = DataLoader(Numbers(), num_workers=0).valid
 
 

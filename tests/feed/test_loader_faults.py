@@ -25,7 +25,11 @@ import fastfeed
 from fastfeed.errors import ShardDamaged
 from fastfeed.feed.loader import DataLoader
 
-pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    # torch tells of a dead worker by raising from a signal handler: between two lines that open and close a socket as well.
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 
 def fault(call: Any, *, bad: int = 37, **options: Any) -> Raises:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from loading import Raises
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -49,7 +50,7 @@ def test_it_is_torchs(workers):
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_sample_that_fails_is_named_by_its_number(workers):
-    with pytest.raises(KeyError) as caught:
+    with Raises(KeyError) as caught:
         list(DataLoader(Counted(fail), None, num_workers=workers))
     where = "" if workers == 0 else ", worker 0"
     told = "".join(getattr(caught.value, "__notes__", [])) + str(caught.value)
@@ -57,7 +58,7 @@ def test_a_sample_that_fails_is_named_by_its_number(workers):
 
 
 def test_a_type_that_nobody_finds_does_not_hang():
-    with pytest.raises(RuntimeError, match=r"fail_as_nobody_knows.*Local: three"):
+    with Raises(RuntimeError, match=r"fail_as_nobody_knows.*Local: three"):
         list(DataLoader(Counted(fail_as_nobody_knows), None, num_workers=1))
 
 
@@ -65,7 +66,7 @@ def test_a_type_that_nobody_finds_does_not_hang():
 def test_what_cannot_be_sent_is_an_error_and_not_a_hang(workers):
     loader = DataLoader(Counted(threading.Lock), 2, collate_fn=list, num_workers=workers)
     if workers:
-        with pytest.raises(TypeError, match="cannot be pickled"):
+        with Raises(TypeError, match="cannot be pickled"):
             list(loader)
     else:
         assert len(list(loader)) == 3
@@ -75,7 +76,7 @@ def test_collate_that_ends_is_no_end_of_the_stream():
     def collate(samples):
         return next(iter(()))
 
-    with pytest.raises(RuntimeError, match="the collate function raised StopIteration"):
+    with Raises(RuntimeError, match="the collate function raised StopIteration"):
         list(DataLoader(Counted(), 2, collate_fn=collate, num_workers=0))
     assert StreamCollate(tuple)([1, 2]) == (1, 2)
 
