@@ -10,9 +10,11 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
+import pytest
 import torch
 from torch.utils.data import Dataset, Sampler, get_worker_info
 
@@ -165,6 +167,16 @@ def indices(batches: Any) -> list[list[int]]:
     return [batch[0].tolist() for batch in batches]
 
 
+TORCHS_NOISE = [
+    # torch tells of a dead worker by raising from a signal handler: in its own __del__ as well, and between two lines that
+    # open and close a socket.
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <function _MultiProcessingDataLoaderIter.__del__:pytest.PytestUnraisableExceptionWarning"
+    ),
+]
+"""Marks of tests whose workers are killed."""
+
 _SEEN: set[int] = {os.getpid()}
 
 
@@ -186,8 +198,20 @@ def remains() -> dict[str, Any]:
         "stacks": [name for name in opened if "fastfeed-stack" in name],
         "threads": [thread.name for thread in threading.enumerate()],
         # Of multiprocessing's own folders (pymp-...) a worker leaves one now and then, with torch's loader as well.
-        "files": [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("fastfeed")],
+        "files": [name for name in os.listdir(tempfile.gettempdir()) if not name.startswith("pymp-")],
     }
+
+
+@contextmanager
+def own_temporary_folder() -> Iterator[None]:
+    """Other tests' files are not in the temporary folder. Its path is short: sockets in it may have few bytes of name."""
+    before = tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="ff", ignore_cleanup_errors=True) as folder:
+        tempfile.tempdir = folder
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
 
 
 def settled(before: dict[str, Any], seconds: float = 10.0) -> dict[str, Any]:

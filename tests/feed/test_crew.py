@@ -4,7 +4,7 @@ import signal
 import time
 
 import pytest
-from loading import At, Calls, NoCollector, Raises, remains, settled
+from loading import TORCHS_NOISE, At, Calls, Raises
 from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.feed.crew import Crew, WorkerLost, about_workers
@@ -12,8 +12,7 @@ from fastfeed.feed.loader import DataLoader
 from fastfeed.feed.tasks import Drawn, TaskOrder
 from fastfeed.feed.workers import DONE, Workers
 
-# torch raises from a signal handler, between two lines that open and close a socket as well.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+pytestmark = TORCHS_NOISE
 
 
 def kill():
@@ -88,12 +87,3 @@ def test_what_a_worker_is_doing():
     assert crew.doing(0) == "after batch 0"
     lost = WorkerLost("x")
     assert crew.lost(lost) is lost
-
-
-def test_nothing_is_left_of_a_pass_that_is_dropped():
-    before = remains()
-    with NoCollector():
-        batches = iter(DataLoader(Calls(lambda index: index, 64), 4, num_workers=2))
-        next(batches)
-        del batches
-        assert settled(before) == {}

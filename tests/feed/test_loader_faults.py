@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import flip_bit, pack_photos
-from loading import At, Calls, Numbers, Raise, Raises, TwoArguments
+from loading import TORCHS_NOISE, At, Calls, Numbers, Raise, Raises, TwoArguments
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Sampler
 
@@ -25,11 +25,7 @@ import fastfeed
 from fastfeed.errors import ShardDamaged
 from fastfeed.feed.loader import DataLoader
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
-    # torch tells of a dead worker by raising from a signal handler: between two lines that open and close a socket as well.
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore:This DataLoader will create"), *TORCHS_NOISE]
 
 
 def fault(call: Any, *, bad: int = 37, **options: Any) -> Raises:

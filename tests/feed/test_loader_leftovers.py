@@ -13,13 +13,18 @@ from typing import Any
 
 import pytest
 import torch
-from loading import At, Calls, NoCollector, Numbers, children, equal, remains, settled
+from loading import TORCHS_NOISE, At, Calls, NoCollector, Numbers, children, equal, own_temporary_folder, remains, settled
 from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.feed.loader import DataLoader
 
-# torch raises from a signal handler, between two lines that open and close a socket as well.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+pytestmark = TORCHS_NOISE
+
+
+@pytest.fixture(autouse=True)
+def temporary_folder():
+    with own_temporary_folder():
+        yield
 
 
 def exhaust(one: DataLoader) -> None:
