@@ -7,7 +7,7 @@ as the loader that it stands for, so order, base seed, worker seeds and batches 
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from fastfeed.feed.inner import InnerLoader, in_order_option
 from fastfeed.feed.naming import indices_text, sample_name
 from fastfeed.feed.raised import raised
 from fastfeed.feed.tasks import Pass, TaskOrder
+from fastfeed.feed.timing import Answer, Delivery, Listener
 from fastfeed.feed.watchman import Watchman
 from fastfeed.feed.workers import Workers
 
@@ -76,7 +77,9 @@ class Engine:
         self._kept: _Made | None = None
         self._last: weakref.ref[EpochIterator] | None = None
 
-    def epoch(self, options: InnerOptions, rules: FetchRules, draw: Draw, caps: ErrorCaps) -> "EpochIterator":
+    def epoch(  # noqa: PLR0917
+        self, options: InnerOptions, rules: FetchRules, draw: Draw, caps: ErrorCaps, listeners: Sequence[Listener] = ()
+    ) -> "EpochIterator":
         """Begin a pass; persistent workers of the last pass go on if nothing has changed."""
         ahead = options.num_workers * (options.prefetch_factor or 2)
         most_ahead = None if options.in_order or not options.sorts or not ahead else _AHEAD_FACTOR * ahead
@@ -90,13 +93,13 @@ class Engine:
         if options.num_workers:
             name_deaths()
         if not options.persistent_workers:
-            return EpochIterator(self, made, inner, caps)
+            return EpochIterator(self, made, inner, caps, listeners)
         self._kept = made
         last = None if self._last is None else self._last()
         if last is not None and last.made is made:  # as in torch, a loader with persistent workers has one iterator
-            last.begin(inner, caps)
+            last.begin(inner, caps, listeners)
             return last
-        begun = EpochIterator(self, made, inner, caps)
+        begun = EpochIterator(self, made, inner, caps, listeners)
         self._last = weakref.ref(begun)
         return begun
 
@@ -160,18 +163,24 @@ class Handed:
 class EpochIterator:
     """One pass over the data: what ``iter(loader)`` gives."""
 
-    def __init__(self, engine: Engine, made: _Made, inner: Iterator[Any], caps: ErrorCaps) -> None:
+    def __init__(  # noqa: PLR0917
+        self, engine: Engine, made: _Made, inner: Iterator[Any], caps: ErrorCaps, listeners: Sequence[Listener] = ()
+    ) -> None:
         self._engine, self.made = engine, made
         seconds = made.options.hang_seconds
         watched = made.options.num_workers > 0 and seconds > 0
         self._watch = Watchman(partial(made.crew.hanging, seconds), seconds) if watched else None
-        self.begin(inner, caps)
+        self.begin(inner, caps, listeners)
 
-    def begin(self, inner: Iterator[Any], caps: ErrorCaps) -> None:
+    def begin(self, inner: Iterator[Any], caps: ErrorCaps, listeners: Sequence[Listener] = ()) -> None:
         """A pass begins, with the iterator of the inner loader."""
+        self._listeners = listeners
+        self._given: float | None = None
+        """When the batch before was handed out."""
         self._inner = inner
         self._pass: Pass = self.made.order.current
-        self._early: dict[int, tuple[Any, list[Failure]]] = {}
+        self._length = _length(self.made.order) if listeners else None
+        self._early: dict[int, Answer] = {}
         """Batches that came before their turn."""
         self._next = 0
         self._broken: str | None = None
@@ -194,16 +203,32 @@ class EpochIterator:
         """
         if self._broken is not None:
             raise RuntimeError(self._broken)
+        asked = time.monotonic()
         try:
-            number, data, failures = self._take()
+            answer = self._take()
         except RuntimeError as error:
             if not about_workers(error) or self.made.crew.workers is None:
                 raise
             raise self._lost(error)  # noqa: B904 - it has its cause; a name for it would make a circle with this frame
-        self._count(number, failures)
-        if isinstance(data, Failure):
-            raise self._raised(data, number)
-        return data
+        self._count(answer.number, answer.failures)
+        if isinstance(answer.data, Failure):
+            raise self._raised(answer.data, answer.number)
+        if self._listeners:
+            self._hear(answer, asked)
+        return answer.data
+
+    def _hear(self, answer: Answer, asked: float) -> None:
+        """Tell the listeners of a batch that is about to be handed out."""
+        assert answer.times is not None
+        now, handed = time.monotonic(), self.handed
+        delivery = Delivery(
+            answer.number, now - asked, 0.0 if self._given is None else asked - self._given,
+            min(max(0.0, answer.times.ended - asked), now - asked), self.made.options.num_workers, handed.count,
+            None if self._length is None else max(0, self._length - handed.batches), answer.times,
+        )  # fmt: skip
+        for listener in self._listeners:
+            listener.delivered(delivery)
+        self._given = time.monotonic()
 
     def _lost(self, error: RuntimeError) -> WorkerLost:
         lost = self.made.crew.lost(error)
@@ -230,14 +255,13 @@ class EpochIterator:
             self.faults.batch(drawn.count, failed)
 
     # ------------------------------------------------------------------------------------------------ what comes back
-    def _take(self) -> tuple[int, Any, list[Failure]]:
+    def _take(self) -> Answer:
         """The batch whose turn it is."""
         if self._next not in self._early:
             self._next = self._await()
-        found = self._early.pop(self._next)
-        number = self._next
+        answer = self._early.pop(self._next)
         self._next += 1
-        return number, *found
+        return answer
 
     def _await(self) -> int:
         """Receive until the batch whose turn it is has come; its number. Where nothing is sorted, any batch has its turn."""
@@ -246,11 +270,11 @@ class EpochIterator:
             self._watch.waiting()
         try:
             while True:
-                number, data, failures = self._receive()
-                if number >= 0:
-                    self._early[number], since = (data, failures), time.monotonic()
-                    if number == self._next or not self.made.options.sorts:
-                        return number
+                answer = self._receive()
+                if answer.number >= 0:
+                    self._early[answer.number], since = answer, time.monotonic()
+                    if answer.number == self._next or not self.made.options.sorts:
+                        return answer.number
                 elif 0 < self.made.options.timeout < time.monotonic() - since:
                     msg = f"DataLoader timed out after {self.made.options.timeout} seconds"
                     raise RuntimeError(msg)  # torch's words: it heard from the other workers, which have nothing to do
@@ -258,9 +282,9 @@ class EpochIterator:
             if self._watch is not None:
                 self._watch.arrived()
 
-    def _receive(self) -> tuple[int, Any, list[Failure]]:
+    def _receive(self) -> Answer:
         try:
-            found: tuple[int, Any, list[Failure]] = next(self._inner)
+            found: Answer = next(self._inner)
         except StopIteration:
             self._prove_complete()
             raise
@@ -298,3 +322,11 @@ class EpochIterator:
     def __del__(self) -> None:
         if getattr(self, "_watch", None) is not None:
             self._watch.stop()  # type: ignore[union-attr]
+
+
+def _length(order: TaskOrder) -> int | None:
+    """Batches of a pass; None where the user's sampler has no length."""
+    try:
+        return len(order)
+    except TypeError:
+        return None

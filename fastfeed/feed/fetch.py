@@ -20,6 +20,7 @@ from fastfeed.feed.naming import plain_index
 from fastfeed.feed.pickling import unpicklable
 from fastfeed.feed.seeds import Seeds, states_kept
 from fastfeed.feed.tasks import BatchTask
+from fastfeed.feed.timing import Answer, Clock
 from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, leave_stack_on_signal
 
 LOG = logging.getLogger("fastfeed.loader")
@@ -117,11 +118,12 @@ class Fetcher:
         """In the main process the exception behind the Failure that was given last. It is no part of the Failure: its
         traceback has the frames that hold the Failure, and would keep all of the pass alive."""
 
-    def __getitem__(self, task: BatchTask) -> tuple[Any, ...]:
-        """(batch number, data or Failure, failures that were skipped or replaced)."""
+    def __getitem__(self, task: BatchTask) -> Answer:
+        """The batch, or what went wrong with it."""
         if task.number < 0:
             time.sleep(_REST_SECONDS)
-            return task.number, None, []
+            return Answer(task.number, None, [])
+        clock = Clock()
         if self.whereabouts is not None and self.worker != MAIN:
             self.whereabouts.begin(self.worker, task.number)
         failures: list[Failure] = []
@@ -133,7 +135,7 @@ class Fetcher:
         self._at(DONE)
         if not isinstance(data, Failure):
             self.original = None
-        return task.number, data, failures
+        return Answer(task.number, data, failures, clock.stop(self.worker, data))
 
     def _prepared(self, task: BatchTask, failures: list[Failure]) -> Any:  # noqa: ANN401 - a batch, or a Failure
         seeds = None if task.base is None else Seeds(task.base, task.epoch)

@@ -8,12 +8,13 @@ from torch.utils.data import default_collate
 from fastfeed.errors import DecodeError
 from fastfeed.feed.fetch import Failure, Fetcher, FetchRules, importable
 from fastfeed.feed.tasks import BatchTask
+from fastfeed.feed.timing import Answer
 
 
 def fetch(dataset, indices, worker=-1, base=None, **rules):
     fetcher = Fetcher(dataset, FetchRules(batched=True, collate=rules.pop("collate", list), **rules))
     fetcher.worker = worker
-    number, data, failures = fetcher[BatchTask(4, indices, 0, base)]
+    number, data, failures, _ = fetcher[BatchTask(4, indices, 0, base)]
     assert number == 4
     return data, failures
 
@@ -29,7 +30,7 @@ def test_a_batch():
 
 def test_a_task_without_work_touches_nothing():
     fetcher = Fetcher(bad(set(range(64)), ValueError()), FetchRules(batched=True, collate=list))
-    assert fetcher[BatchTask(-1, None, 0, None)] == (-1, None, [])
+    assert fetcher[BatchTask(-1, None, 0, None)] == Answer(-1, None, [])
 
 
 def test_a_failure_names_index_position_type_and_traceback():
