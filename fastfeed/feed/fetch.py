@@ -5,7 +5,6 @@ whatever happens to a sample is seen where its index is known; what goes back to
 Failure, never an exception that torch would carry without saying whose it is.
 """
 
-import logging
 import sys
 import time
 import traceback
@@ -21,9 +20,8 @@ from fastfeed.feed.pickling import unpicklable
 from fastfeed.feed.seeds import Seeds, states_kept
 from fastfeed.feed.tasks import BatchTask
 from fastfeed.feed.timing import Answer, Clock
-from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, leave_stack_on_signal
+from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, leave_stack
 
-LOG = logging.getLogger("fastfeed.loader")
 _REST_SECONDS = 0.002
 MAIN = -1
 """Worker number of the main process."""
@@ -268,7 +266,7 @@ class WorkerInit:
         fetcher = getattr(info, "dataset", None)
         if isinstance(fetcher, Fetcher):
             fetcher.worker = worker
-            listens = self._listens(worker)
+            listens = bool(self.stack_paths) and leave_stack(self.stack_paths[worker], worker)
             if fetcher.whereabouts is not None:
                 fetcher.whereabouts.begun(worker, listens=listens)
             object.__setattr__(info, "dataset", fetcher.dataset)  # frozen for users; the wrapper is ours
@@ -276,18 +274,6 @@ class WorkerInit:
             torch.set_num_threads(self.threads)
         if self.user is not None:
             self.user(worker)
-
-    def _listens(self, worker: int) -> bool:
-        if not self.stack_paths:
-            return False
-        try:
-            leave_stack_on_signal(self.stack_paths[worker])
-        except FileNotFoundError:
-            return False  # the pass was dropped while this worker started: nobody will ask
-        except OSError as error:
-            LOG.warning("if worker %d hangs, its stack will not be known: %s", worker, error)
-            return False
-        return True
 
 
 def identity(data: Any) -> Any:  # noqa: ANN401

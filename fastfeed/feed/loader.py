@@ -22,7 +22,7 @@ from fastfeed.feed.naming import indices_text, sample_id
 from fastfeed.feed.order import FeedSampler, OrderSampler
 from fastfeed.feed.planning import plan_of, raise_descriptors, request_of
 from fastfeed.feed.ranks import Distributed
-from fastfeed.feed.streams import stream_loader
+from fastfeed.feed.streaming import Streaming
 
 _STATE_VERSION = 1
 LOG = logging.getLogger("fastfeed.loader")
@@ -156,7 +156,7 @@ class DataLoader(TorchDataLoader[Any]):
         self._handed: Handed | None = None
         """Of the pass that was begun last, unless a position was loaded since."""
         self._told = self._length_asked = False
-        self._streaming: TorchDataLoader[Any] | None = None
+        self._streaming: Streaming | None = None
 
     def _order_of(self, dataset: Any, *, shuffle: bool, drop_last: bool, given: tuple[Any, Any]) -> OrderSampler | None:  # noqa: ANN401
         """Our sampler, where something was asked for that only it can do."""
@@ -214,10 +214,10 @@ class DataLoader(TorchDataLoader[Any]):
         self._handed = begun.handed  # not the pass itself: when its user drops it, its workers shall end
         return self._indexed(begun) if self.with_index else begun
 
-    def _stream(self) -> TorchDataLoader[Any]:
-        """The loader of an IterableDataset, as torch's with what it would hang at told instead (feed/streams.py)."""
+    def _stream(self) -> Streaming:
+        """The loader of an IterableDataset, as torch's with what it would hang at told instead (feed/streaming.py)."""
         if self._streaming is None or not self.persistent_workers:
-            self._streaming = stream_loader(self)
+            self._streaming = Streaming(self, self.hang_seconds)
         if self._length_asked:
             len(self._streaming)  # torch warns of a wrong length where it was asked for
         return self._streaming

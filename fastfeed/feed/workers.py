@@ -1,6 +1,7 @@
 """What the main process knows of the workers of one inner loader: which sample each is at, how it ended, its stack."""
 
 import faulthandler
+import logging
 import os
 import signal
 import time
@@ -11,7 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-_FETCH_FILE = os.path.join("feed", "fetch.py")
+LOG = logging.getLogger("fastfeed.loader")
+_OWN_FILES = os.path.join("feed", "fetch.py"), os.path.join("feed", "streams.py")
+"""Whose frames call the user's code: a stack is shown down to them."""
 NOT_BEGUN, WHOLE, DONE = -1, -1, -2
 """Instead of a batch's number: before the first one. Instead of a position: all of the batch, or done with it."""
 STACK_SIGNAL = signal.SIGRTMAX - 3
@@ -118,11 +121,11 @@ class Workers:
         before = os.fstat(descriptor).st_size
         os.kill(pid, STACK_SIGNAL)
         deadline, own = time.monotonic() + _ANSWER_SECONDS, ""
-        while time.monotonic() < deadline and _FETCH_FILE not in own:
+        while time.monotonic() < deadline and not any(file in own for file in _OWN_FILES):
             time.sleep(0.01)
             text = os.pread(descriptor, os.fstat(descriptor).st_size - before, before).decode("utf-8", "replace")
             own = text.rpartition("hread 0x")[2]  # the last thread is the main one, which fetches
-        lines = list(takewhile(lambda line: _FETCH_FILE not in line, own.splitlines()[1:]))
+        lines = list(takewhile(lambda line: not any(file in line for file in _OWN_FILES), own.splitlines()[1:]))
         return "\n".join(["Its stack, most recent call first:", *lines]) if lines else ""
 
 
@@ -163,3 +166,15 @@ def leave_stack_on_signal(path: str) -> None:
     """
     file = open(path, "r+b", buffering=0)  # noqa: SIM115 - as long as the process
     faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
+
+
+def leave_stack(path: str, worker: int) -> bool:
+    """The same, where a worker can go on without: whether it will leave its stack."""
+    try:
+        leave_stack_on_signal(path)
+    except FileNotFoundError:
+        return False  # the pass was dropped while this worker started: nobody will ask
+    except OSError as error:
+        LOG.warning("if worker %d hangs, its stack will not be known: %s", worker, error)
+        return False
+    return True

@@ -2,14 +2,17 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from loading import Raises
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import IterableDataset, get_worker_info
+from xxhash import xxh3_64
 
 from fastfeed.feed.loader import DataLoader
-from fastfeed.feed.streams import Stream, StreamCollate, stream_loader
+from fastfeed.feed.streaming import Streaming
+from fastfeed.feed.streams import Stream, StreamCollate, feed
 
 
 class Counted(IterableDataset[Any]):
@@ -41,11 +44,12 @@ def end() -> Any:
     raise StopIteration
 
 
+@pytest.mark.filterwarnings("ignore:the streams of 2 workers")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_it_is_torchs(workers):
     ours = [batch.tolist() for batch in DataLoader(Counted(), 4, num_workers=workers)]
     assert ours == [batch.tolist() for batch in TorchDataLoader(Counted(), 4, num_workers=workers)]
-    assert len(stream_loader(TorchDataLoader(Counted(), 4))) == 2
+    assert len(Streaming(TorchDataLoader(Counted(), 4))) == 2
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -90,3 +94,18 @@ def _prove_own(worker: int) -> None:
     info: Any = get_worker_info()
     assert worker == 0 and isinstance(info.dataset, Counted)
     assert not isinstance(info.dataset, Stream) and torch.utils.data.get_worker_info() is info
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant")
+def test_what_can_be_digested():
+    def digested(data):
+        digest = xxh3_64()
+        return digest.intdigest() if feed(digest, data) else None
+
+    equal = [1, {"a": torch.ones(2), "b": [b"x", "y", np.float32(1.5)]}, (True, 0.5)]
+    others = [1, {"a": torch.ones(2), "b": [b"x", "z", np.float32(1.5)]}, (True, 0.5)]
+    assert digested(equal) == digested(list(equal)) is not None
+    assert digested(equal) != digested(others)
+    assert digested(torch.zeros(2)) != digested(torch.zeros(1, 2))
+    for unknown in (object(), [None], np.array([object()]), torch.zeros(2).to_sparse(), torch.zeros(2, dtype=torch.bfloat16)):
+        assert digested(unknown) is None

@@ -1,5 +1,8 @@
 import logging
+import subprocess
+import sys
 import time
+import weakref
 
 from fastfeed.feed.watchman import Watchman
 
@@ -31,3 +34,32 @@ def test_it_ends(caplog):
     watch.waiting()
     time.sleep(0.5)
     assert not caplog.records
+
+
+class Known:
+    """What a watchman may be the last to know."""
+
+    def hanging(self):
+        return []
+
+
+def test_what_it_knows_is_let_go_where_it_is_stopped():
+    """And not in its thread later on, where freeing a tensor while the interpreter ends would abort the process."""
+    known = Known()
+    watch, seen = Watchman(known.hanging, 60.0), weakref.ref(known)
+    del known
+    assert seen() is not None
+    watch.stop()
+    assert seen() is None
+
+
+def test_a_process_ends_its_watchmen_first():
+    script = (
+        "import atexit, threading\n"
+        "atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))\n"  # called last
+        "from fastfeed.feed.watchman import Watchman\n"
+        "watch = Watchman(list, 0.05)\n"
+        "watch.waiting()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "['MainThread']"

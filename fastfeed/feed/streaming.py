@@ -1,0 +1,134 @@
+"""The main process's side of IterableDatasets: torch's own loader, whose workers have names when they hang or die."""
+
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from torch.utils.data import DataLoader as TorchDataLoader
+
+from fastfeed.feed.crew import Crew, WorkerLost, about_workers, name_deaths
+from fastfeed.feed.inner import InnerLoader, in_order_option
+from fastfeed.feed.streams import FIRST_SAMPLES, Beginnings, Progress, Stream, StreamCollate, StreamInit
+from fastfeed.feed.tasks import TaskOrder
+from fastfeed.feed.watchman import Watchman
+from fastfeed.feed.workers import NOT_BEGUN, Workers
+
+
+class StreamCrew(Crew):
+    """What is said about workers of a stream.
+
+    Args:
+        workers: The workers; None where there are none.
+        dataset: The user's.
+    """
+
+    def __init__(self, workers: Workers | None, dataset: Any) -> None:  # noqa: ANN401 - any dataset
+        super().__init__(workers, TaskOrder((), batched=False), dataset)
+
+    def doing(self, worker: int) -> str:
+        """Which sample of its stream a worker is at."""
+        assert self.workers is not None
+        batch, position = self.workers.at(worker)
+        if batch == NOT_BEGUN:
+            return "before its first sample"
+        return f"after its batch {batch}" if position < 0 else f"at sample {position} of its stream, its batch {batch}"
+
+
+class Streaming:
+    """Reads the IterableDataset of a loader as torch would.
+
+    Args:
+        loader: The loader, for its options.
+        hang_seconds: After how long without a batch a worker's stack is logged; 0 never does.
+    """
+
+    def __init__(self, loader: TorchDataLoader[Any], hang_seconds: float = 0.0) -> None:
+        count = loader.num_workers
+        self.workers = Workers(count, stacks=hang_seconds > 0 or loader.timeout > 0) if count else None
+        self.beginnings = Beginnings(count) if count > 1 else None
+        self.hang_seconds = hang_seconds
+        self.crew = StreamCrew(self.workers, loader.dataset)
+        progress = Progress(None if self.workers is None else self.workers.whereabouts, self.beginnings)
+        init = None if self.workers is None else StreamInit(loader.worker_init_fn, self.workers.stack_paths)
+        self.loader = InnerLoader(
+            Stream(loader.dataset, progress),  # type: ignore[arg-type]  # only for these is it called
+            batch_size=loader.batch_size, drop_last=loader.drop_last, collate_fn=StreamCollate(loader.collate_fn, progress),
+            num_workers=count, prefetch_factor=loader.prefetch_factor, pin_memory=loader.pin_memory,
+            pin_memory_device=loader.pin_memory_device, timeout=loader.timeout, generator=loader.generator,
+            worker_init_fn=init, multiprocessing_context=loader.multiprocessing_context if count else None,
+            persistent_workers=loader.persistent_workers,
+            **in_order_option(in_order=getattr(loader, "in_order", True)),
+        )  # fmt: skip
+        self._told = self.beginnings is None
+
+    def __iter__(self) -> "StreamPass":
+        found = StreamPass(self, iter(self.loader))
+        if self.workers is not None:
+            name_deaths()
+        return found
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def tell_of_repetition(self) -> None:
+        """Warn once where workers read the same, which is what a stream does that knows of no workers."""
+        if self._told or self.beginnings is None:
+            return
+        same = self.beginnings.same()
+        self._told = bool(same) or self.beginnings.complete
+        if same:
+            warnings.warn(
+                f"the streams of {len(same) + 1} workers begin with the same {FIRST_SAMPLES} samples: where __iter__ does not "
+                "take its part by torch.utils.data.get_worker_info(), each worker reads everything, and each sample comes "
+                f"once for each of the {self.loader.num_workers} workers. num_workers=0 reads it once.",
+                stacklevel=3,
+            )
+
+
+class StreamPass:
+    """One pass over a stream: what ``iter(loader)`` gives."""
+
+    def __init__(self, streaming: Streaming, inner: Iterator[Any]) -> None:
+        self._streaming, self._inner = streaming, inner
+        self._broken: str | None = None
+        seconds = streaming.hang_seconds
+        watched = streaming.workers is not None and seconds > 0
+        self._watch = Watchman(partial(streaming.crew.hanging, seconds), seconds) if watched else None
+
+    def __iter__(self) -> "StreamPass":
+        return self
+
+    def __len__(self) -> int:
+        return len(self._streaming)
+
+    def __next__(self) -> Any:  # noqa: ANN401 - a batch
+        """The next batch.
+
+        Raises:
+            RuntimeError: A worker died or took longer than timeout; the message names the sample of its stream.
+        """
+        if self._broken is not None:
+            raise RuntimeError(self._broken)
+        if self._watch is not None:
+            self._watch.waiting()
+        try:
+            batch = next(self._inner)
+        except RuntimeError as error:
+            if not about_workers(error) or self._streaming.workers is None:
+                raise
+            raise self._lost(error)  # noqa: B904 - it has its cause; a name for it would make a circle with this frame
+        finally:
+            if self._watch is not None:
+                self._watch.arrived()
+        self._streaming.tell_of_repetition()
+        return batch
+
+    def _lost(self, error: RuntimeError) -> WorkerLost:
+        lost = self._streaming.crew.lost(error)
+        self._broken = str(lost)
+        return lost
+
+    def __del__(self) -> None:
+        if getattr(self, "_watch", None) is not None:
+            self._watch.stop()  # type: ignore[union-attr]
