@@ -13,6 +13,8 @@ from fastfeed.feed.workers import NOT_BEGUN, Workers
 
 _PIDS = re.compile(r"pid\(?s?\)? ?\(?([0-9, ]+)")
 _ABOUT_WORKERS = ("DataLoader worker (pid", "DataLoader timed out")
+DYING_SECONDS = 2.0
+"""How long an error that a worker's death may have caused waits to know."""
 _HINT = "A worker that is killed mostly ran out of memory; a crash is mostly in a decoder: look at the samples named here"
 
 
@@ -36,6 +38,8 @@ class Crew:
 
     def __init__(self, workers: Workers | None, order: TaskOrder, dataset: Any) -> None:  # noqa: ANN401 - any dataset
         self.workers, self._order, self._dataset = workers, order, dataset
+        self.told: set[int] = set()
+        """Workers whose end was told."""
         if workers is not None:
             _CREWS.add(self)
 
@@ -84,7 +88,9 @@ class Crew:
         assert self.workers is not None
         text = str(error).strip().removesuffix(".")
         lines, stacks = [], []
-        for worker in self.named(error) or range(self.workers.count):
+        named = self.named(error)
+        self.told.update(named)
+        for worker in named or range(self.workers.count):
             lines.append(f"worker {worker} was {self.doing(worker)}")
             stacks.append(self.workers.stack_of(worker) if self.workers.busy_seconds(worker) is not None else "")
         hint = "" if "timed out" in text else f". {_HINT}"
@@ -106,10 +112,13 @@ class _NamingHandler:
         try:
             self._handler(number, frame)
         except RuntimeError as error:
-            own = [crew for crew in _CREWS if about_workers(error) and crew.named(error)]
+            own = [(crew, named) for crew in _CREWS if about_workers(error) and (named := crew.named(error))]
             if not own or isinstance(error, WorkerLost):
                 raise
-            raise own[0].lost(error) from error
+            crew, named = own[0]
+            if not crew.told.issuperset(named):
+                raise crew.lost(error) from error
+            # torch's handler raises again whenever another child ends, by then in the middle of whatever handles the first
 
 
 def name_deaths() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fastfeed.feed.crew import Crew, WorkerLost, about_workers, name_deaths
+from fastfeed.feed.crew import DYING_SECONDS, Crew, WorkerLost, about_workers, name_deaths
 from fastfeed.feed.faults import ErrorCaps, FaultCounter
 from fastfeed.feed.fetch import Failure, Fetcher, FetchRules, WorkerInit, identity
 from fastfeed.feed.inner import InnerLoader, in_order_option
@@ -26,7 +26,6 @@ from fastfeed.feed.watchman import Watchman
 from fastfeed.feed.workers import Workers
 
 LOG = logging.getLogger("fastfeed.loader")
-_DYING_SECONDS = 2.0
 _AHEAD_FACTOR = 4
 """Where one slow batch holds up those that are done, so many times the usual number may wait for it."""
 
@@ -295,7 +294,7 @@ class EpochIterator:
                 self._broken = str(error)
                 error.__traceback__ = None  # torch's frames make a circle with it, which would keep the workers for a while
                 raise
-            lost = self.made.crew.obituary(_DYING_SECONDS) if isinstance(error, OSError | EOFError | RuntimeError) else None
+            lost = self.made.crew.obituary(DYING_SECONDS) if isinstance(error, OSError | EOFError | RuntimeError) else None
             if lost is None:
                 raise
             raise RuntimeError(lost) from error  # a worker died while it handed over a tensor

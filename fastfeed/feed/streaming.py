@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from fastfeed.feed.crew import Crew, WorkerLost, about_workers, name_deaths
+from fastfeed.feed.crew import DYING_SECONDS, Crew, WorkerLost, about_workers, name_deaths
 from fastfeed.feed.inner import InnerLoader, in_order_option
 from fastfeed.feed.streams import FIRST_SAMPLES, Beginnings, Progress, Stream, StreamCollate, StreamInit
 from fastfeed.feed.tasks import TaskOrder
@@ -114,18 +114,28 @@ class StreamPass:
             self._watch.waiting()
         try:
             batch = next(self._inner)
-        except RuntimeError as error:
-            if not about_workers(error) or self._streaming.workers is None:
+        except (RuntimeError, OSError, EOFError) as error:
+            lost = self._lost(error)
+            if lost is None:
                 raise
-            raise self._lost(error)  # noqa: B904 - it has its cause; a name for it would make a circle with this frame
+            raise lost  # noqa: B904 - it has its cause; a name for it would make a circle with this frame
         finally:
             if self._watch is not None:
                 self._watch.arrived()
         self._streaming.tell_of_repetition()
         return batch
 
-    def _lost(self, error: RuntimeError) -> WorkerLost:
-        lost = self._streaming.crew.lost(error)
+    def _lost(self, error: Exception) -> WorkerLost | None:
+        """What an error says about a worker; None where it is about something else."""
+        crew = self._streaming.crew
+        if crew.workers is None:
+            return None
+        if not about_workers(error):  # such as a tensor whose worker died while it handed it over
+            found = None if str(error).startswith("Caught ") else crew.obituary(DYING_SECONDS)
+            if found is None:
+                return None
+            error = RuntimeError(found)
+        lost = crew.lost(error)
         self._broken = str(lost)
         return lost
 
