@@ -148,6 +148,9 @@ class _Accelerate:
     """
 
     def __init__(self, accelerator: Any, *, places: bool | None) -> None:  # noqa: ANN401
+        if not hasattr(accelerator, "parallelism_config"):
+            msg = "fastfeed.accelerate needs Accelerate 1.10 or later"
+            raise UsageError(msg, hint="Install it: pip install 'fastfeed[accelerate]'.")
         if accelerator.distributed_type.name in {"XLA", "MEGATRON_LM"}:
             msg = f"fastfeed.accelerate cannot do what Accelerate's loaders do under {accelerator.distributed_type.name}"
             raise UsageError(msg, hint="Give the loader to accelerator.prepare().")

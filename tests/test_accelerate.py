@@ -4,6 +4,7 @@ import inspect
 import multiprocessing
 import traceback
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from loading import At, Calls, Raise
+from loading import At, Calls, NoCollector, Raise
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import IterableDataset, RandomSampler, Sampler, WeightedRandomSampler
 
@@ -82,7 +83,7 @@ def test_objects_come_back_in_their_order():
     model = torch.nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
-    plain = TorchDataLoader(numbers(), 4)  # type: ignore[arg-type]
+    plain = TorchDataLoader(numbers(), 4)
     found = prepare(host, loader(), model, plain, scheduler, optimizer, "else", loader())
     assert [type(one).__name__ for one in found] == [
         "AcceleratedLoader", "Linear", "DataLoaderShard", "AcceleratedScheduler", "AcceleratedOptimizer", "str",
@@ -114,7 +115,7 @@ def test_accumulation_ends_with_the_epoch(steps, batches, options):
         return found
 
     size = batches * 4 - 1
-    plain = stepped(lambda host, objects: host.prepare(*objects), TorchDataLoader(numbers(size), 4))  # type: ignore[arg-type]
+    plain = stepped(lambda host, objects: host.prepare(*objects), TorchDataLoader(numbers(size), 4))
     assert stepped(lambda host, objects: prepare(host, *objects), loader(size, **options)) == plain
     assert plain.count(True) == 2 * -(-batches // steps)
 
@@ -143,6 +144,26 @@ def test_abilities_stay():
     assert sorted(i for batch in left for i in batch.batch.tolist()) == [i for i in range(SIZE) if i != 7]
 
 
+def test_samples_stand_in():
+    bad = Calls(At(7, Raise(ValueError("bad"))), SIZE)
+    one = prepare(accelerator(), DataLoader(bad, 4, seed=1, shuffle=True, num_workers=0, on_error="replace"))
+    found = [i for batch in one for i in batch.tolist()]
+    assert len(found) == SIZE and set(found) == set(range(SIZE)) - {7}
+
+
+def test_nothing_but_the_accelerator_keeps_a_loader():
+    """Its workers would live until a circle is collected."""
+    host = accelerator()
+    one = prepare(host, loader(seed=1, num_workers=1))
+    with NoCollector():
+        passed = iter(one)
+        next(passed)
+        kept = weakref.ref(one)
+        host._dataloaders.clear()
+        del one, passed
+        assert kept() is None and not host.gradient_state.in_dataloader
+
+
 def test_batches_are_on_the_device():
     host = accelerator(config={"non_blocking": True})
     one = prepare(host, loader(with_index=True))
@@ -167,6 +188,20 @@ def test_one_process_takes_all_options():
     """What is refused for several processes has no meaning for one."""
     host = accelerator(config={"even_batches": False, "dispatch_batches": True, "split_batches": True})
     assert sorted(seen(host, prepare(host, loader(shuffle=True)))) == list(range(SIZE))
+
+
+def test_an_accelerate_that_is_too_old_is_told(monkeypatch):
+    host = accelerator()
+    monkeypatch.delattr(accelerate.Accelerator, "parallelism_config")
+    with pytest.raises(UsageError, match=r"needs Accelerate 1\.10 or later"):
+        prepare(host, loader())
+
+
+def test_a_kind_of_processes_with_loaders_of_its_own_is_refused(monkeypatch):
+    host = accelerator()
+    monkeypatch.setattr(accelerate.Accelerator, "distributed_type", accelerate.DistributedType.XLA)
+    with pytest.raises(UsageError, match="cannot do what Accelerate's loaders do under XLA"):
+        prepare(host, loader())
 
 
 def test_random_numbers_are_synchronized_as_asked():
@@ -309,7 +344,7 @@ def refused(make: Callable[[], Any]) -> str:
 
 def as_plain(host: Any, **options: Any) -> list[list[float]]:
     """This rank's batches, of Accelerate's own loader."""
-    plain = host.prepare(TorchDataLoader(numbers(), **options))  # type: ignore[arg-type]
+    plain = host.prepare(TorchDataLoader(numbers(), **options))
     return [batch.tolist() for batch in plain]
 
 

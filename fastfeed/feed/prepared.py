@@ -153,6 +153,8 @@ class PreparedLoader(DataLoader):
         self.host.synchronize(self._synchronized)
         if self._own is None:
             self._hand_on(self._coming)
+        elif isinstance(self.dataset, _HasEpoch):
+            self.dataset.set_epoch(self._coming if self._mine is None else self._to_come(self._mine).epoch)
         self._coming += 1
         left_out, self._left_out = self._left_out, 0
         self.passes += 1
@@ -164,7 +166,7 @@ class PreparedLoader(DataLoader):
         super().set_epoch(epoch)
 
     def _hand_on(self, epoch: int) -> None:
-        """Tell the user's sampler and dataset which epoch it is, as frameworks do."""
+        """Tell the user's sampler and dataset which epoch it is, as Accelerate does."""
         drawn = self.sampler if self.batch_sampler is None else self.batch_sampler
         inner = getattr(drawn, "batch_sampler", None)
         for one in (drawn, inner, getattr(drawn, "sampler", None), getattr(inner, "sampler", None), self.dataset):
@@ -179,7 +181,7 @@ class PreparedLoader(DataLoader):
         """
         mine, most, start, epoch = self._mine, None, 0, 0
         if mine is not None:
-            coming = mine.sharing(mine.distributed, drop_last=mine.drop_last, run=mine.run).share  # of the next iteration
+            coming = self._to_come(mine)
             most, start, epoch = self._batches_of(coming), coming.start, coming.epoch
         if batches < 0 or (most is not None and batches > most):
             msg = "the epoch has not so many batches to leave out"
@@ -191,6 +193,11 @@ class PreparedLoader(DataLoader):
         mine.load({**mine.state(), "epoch": epoch, "consumed": consumed})
         mine.set_epoch(epoch)  # also where nothing of it is left
         self._handed = None
+
+    @staticmethod
+    def _to_come(mine: FeedSampler) -> Share:
+        """This rank's part of the next iteration, whatever was begun."""
+        return mine.sharing(mine.distributed, drop_last=mine.drop_last, run=mine.run).share
 
     def _batches_of(self, share: Share) -> int:
         each = self.batch_size or 1

@@ -1,4 +1,9 @@
-"""Accelerate puts a plain loader in the place of any loader that it prepares: noticed where it is about to."""
+"""Accelerate puts a plain loader in the place of any loader that it prepares: noticed where it is about to.
+
+What survives: the dataset with all that it does itself, sampler or batch sampler (so an order of seed=, and its set_epoch),
+and torch's arguments as they were decided: collate_fn, num_workers, prefetch_factor, pin_memory, persistent_workers, timeout,
+worker_init_fn, multiprocessing_context, generator, in_order. What does not is what the loader does between the two.
+"""
 
 import inspect
 import sys

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -21,6 +21,7 @@ from torch.utils.data import (
 
 from fastfeed.errors import UsageError
 from fastfeed.feed.loader import DataLoader
+from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.prepared import PreparedLoader
 
 
@@ -274,6 +275,25 @@ def test_samplers_are_told_the_epoch():
     loader.set_epoch(5)
     read(loader)
     assert sampler.epochs[-1] == 5 and sampler.epochs[:2] == [0, 1]
+
+
+@pytest.mark.parametrize("order", ["torch's", "ours", "of a batch sampler"])
+def test_datasets_are_told_the_epoch(order):
+    class Told(Calls):
+        epochs: ClassVar[list[int]] = []
+
+        def set_epoch(self, epoch: int) -> None:
+            self.epochs.append(epoch)
+
+    options: dict[str, Any] = {"ours": {"seed": 1}, "torch's": {}}.get(
+        order, {"batch_sampler": BatchSampler(OrderSampler(23), 4, drop_last=False)}
+    )
+    loader = PreparedLoader(DataLoader(Told(int, 23), num_workers=0, **options), Books())
+    read(loader)
+    read(loader)
+    loader.set_epoch(7)
+    read(loader)
+    assert Told.epochs == [0, 1, 7]
 
 
 @pytest.mark.parametrize("own", [None, 3], ids=["without a generator", "with one"])

@@ -1,4 +1,4 @@
-"""Who is told that a plain loader takes another's place. What asks stands in for Accelerate: tests/test_accelerate.py is real."""
+"""Who is told that a plain loader takes another's place. What asks stands in for Accelerate here."""
 
 import gc
 import sys
