@@ -2,6 +2,8 @@
 
 import inspect
 import multiprocessing
+import subprocess
+import sys
 import traceback
 import warnings
 import weakref
@@ -300,6 +302,12 @@ def test_what_survives_a_swap():
 
 
 # ---------------------------------------------------------------------------------------------------- contract
+def test_the_modules_are_there_without_accelerate_and_transformers():
+    script = "import sys, fastfeed.trainer\nprint(sorted({'accelerate', 'transformers'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_names_of_accelerates_that_are_relied_on():
     """What is not documented and used in fastfeed/accelerate.py; the other tests use each of them as well."""
     assert inspect.isfunction(accelerate.state.GradientState._add_dataloader)
