@@ -57,7 +57,7 @@ def pool_of(sampler: object, size: int, *, forced: bool) -> Sequence[Any]:
     Raises:
         UsageError: It does not tell.
     """
-    while type(sampler) is BatchSampler:
+    while isinstance(sampler, BatchSampler) and type(sampler).__iter__ is BatchSampler.__iter__:  # it draws as torch's does
         sampler = sampler.sampler
     if isinstance(sampler, OrderSampler):
         return _Unskipped(sampler.recipe)

@@ -23,6 +23,7 @@ from fastfeed.feed.order import FeedSampler, OrderSampler
 from fastfeed.feed.planning import plan_of, raise_descriptors, request_of
 from fastfeed.feed.ranks import Distributed
 from fastfeed.feed.streaming import Streaming
+from fastfeed.feed.swapped import asking, notice_swap
 
 _STATE_VERSION = 1
 LOG = logging.getLogger("fastfeed.loader")
@@ -248,6 +249,12 @@ class DataLoader(TorchDataLoader[Any]):
     def __getstate__(self) -> dict[str, Any]:
         """Without the workers that are kept, as torch's would be if it could be pickled with them."""
         return {**self.__dict__, "_engine": None, "_streaming": None}
+
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        """Asked by Accelerate just before it puts a plain loader in this one's place (feed/swapped.py)."""
+        notice_swap(self._own, asking())
+        return False
 
     @property
     def _own(self) -> OrderSampler | None:

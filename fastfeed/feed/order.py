@@ -14,6 +14,7 @@ rules ask for: a loader made with ``batch_size`` and ``sampler``, which it can m
 import operator
 import warnings
 from collections.abc import Iterator, Mapping, Sized
+from dataclasses import replace
 from typing import Any, Final, Unpack, cast
 
 import numpy as np
@@ -148,6 +149,18 @@ class OrderSampler(Sampler[int]):
         """
         return self._share_of(0, 0, self._ranks()).length
 
+    def sharing(self, distributed: Distributed, *, drop_last: bool, run: int) -> "FeedSampler":
+        """A sampler of the same order, at the same position, that gives each rank its part.
+
+        Args:
+            distributed: As FeedSampler's.
+            drop_last: As FeedSampler's.
+            run: Samples in a row that a rank takes before the next one's turn (feed/ranks.py, Share).
+        """
+        made = FeedSampler(self.dataset, distributed=distributed, drop_last=drop_last, run=run)
+        made._recipe, made._cursor = self._recipe, replace(self._cursor)  # noqa: SLF001 - of this family
+        return made
+
     # ------------------------------------------------------------------------------------------------ positions
     def state(self, handed_out: int = 0, share: Share | None = None) -> State:
         """The position in the epoch, of all ranks: the same on each rank, and of the same few numbers for any size.
@@ -216,6 +229,7 @@ class FeedSampler(OrderSampler, DistributedSampler[int]):  # type: ignore[overri
         exact: Each sample counts once over all ranks: share.valid() tells samples from padding, which keeps the number of
             batches equal. Without it padding counts: the epoch's first samples come twice, as DistributedSampler's.
         drop_last: Leave out the last samples that do not go round the ranks, instead of padding.
+        run: Samples in a row that a rank takes before the next one's turn (feed/ranks.py, Share).
         **options: OrderOptions.
 
     Raises:
@@ -230,9 +244,10 @@ class FeedSampler(OrderSampler, DistributedSampler[int]):  # type: ignore[overri
         distributed: Distributed = True,
         exact: bool = False,
         drop_last: bool = False,
+        run: int = 1,
         **options: Unpack[OrderOptions],
     ) -> None:
-        self.distributed = checked(distributed)
+        self.distributed, self.run = checked(distributed), positive("run", run)
         self.exact, self.drop_last = exact or self.distributed == "exact", drop_last
         if self.exact and drop_last:
             msg = "exact draws each sample, and drop_last leaves some out"
@@ -260,7 +275,7 @@ class FeedSampler(OrderSampler, DistributedSampler[int]):  # type: ignore[overri
         return ranks_of(self.distributed)
 
     def _share_of(self, epoch: int, start: int, ranks: Ranks) -> Share:
-        return Share(size=self.size, epoch=epoch, start=start, ranks=ranks, drop_last=self.drop_last)
+        return Share(size=self.size, epoch=epoch, start=start, ranks=ranks, drop_last=self.drop_last, run=self.run)
 
     @property
     def rank(self) -> int:  # type: ignore[override]

@@ -112,8 +112,14 @@ class Share:
     have handed out exactly the slots [start, start + n * world): the position in the epoch is that one number, and any
     other world can go on from there.
 
+    With ``run``, a rank takes so many slots in a row before it is the next one's turn, and what is left at the end is cut
+    into equally long runs. With the batch size as run, the batches that all ranks draw in a step, one after the other,
+    are the order itself, with its padding at the end. The position then means what it says where each rank has handed
+    out whole runs, or everything.
+
     Slots of ``size`` and more are padding, which keeps the ranks equal: slot s stands for the sample of slot s mod size,
-    so the epoch's first samples come again, as in torch's DistributedSampler. A rank has at most one of them, its last.
+    so the epoch's first samples come again, as in torch's DistributedSampler. All ranks together have fewer than there
+    are ranks; without ``run``, a rank has at most one, its last.
     """
 
     size: int
@@ -124,6 +130,8 @@ class Share:
     ranks: Ranks
     drop_last: bool
     """Leave out the last slots that do not go round, instead of padding."""
+    run: int = 1
+    """Slots that a rank takes in a row."""
 
     @property
     def rest(self) -> int:
@@ -143,15 +151,25 @@ class Share:
 
     def slots(self, start: int, stop: int) -> NDArray[np.int64]:
         """Slots of this rank's samples [start, stop), below size; int64."""
-        world = self.ranks.world
-        first = self.start + self.ranks.rank
-        found = np.arange(first + start * world, first + min(stop, self.length) * world, world, dtype=np.int64)
+        found = self._numbers(start, stop)
         return found % self.size if found.size and int(found[-1]) >= self.size else found
 
     def valid(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Whether this rank's samples [start, stop) are no padding; bool, shape (stop - start,) at most."""
-        numbers = np.arange(start, min(stop, self.length))
-        return self.start + self.ranks.rank + numbers * self.ranks.world < self.size
+        return self._numbers(start, stop) < self.size
+
+    def _numbers(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Slots of this rank's samples [start, stop), those of padding from size on; ascending."""
+        rank, world = self.ranks.rank, self.ranks.world
+        if self.run == 1:
+            first = self.start + rank
+            return np.arange(first + start * world, first + min(stop, self.length) * world, world, dtype=np.int64)
+        samples = np.arange(start, min(stop, self.length), dtype=np.int64)
+        turns, at = np.divmod(samples, self.run)
+        left = self.length % self.run  # of each rank, in the last and shorter runs
+        run = np.where(samples < self.length - left, self.run, left)
+        found: NDArray[np.int64] = self.start + turns * self.run * world + rank * run + at
+        return found
 
     def consumed(self, handed_out: int) -> int:
         """Slots handed out by all ranks, if each has handed out this many samples of its share; ``size`` when it was all."""

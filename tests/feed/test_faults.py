@@ -10,6 +10,17 @@ from fastfeed.feed.faults import ErrorCaps, FaultCounter, Replacement, pool_of, 
 from fastfeed.feed.order import FeedSampler, OrderSampler
 
 
+class Named(BatchSampler):
+    """Draws as torch's."""
+
+
+class Others(BatchSampler):
+    """Draws what it likes."""
+
+    def __iter__(self) -> Any:
+        return iter([[7]])
+
+
 def test_replacements_are_a_function_of_base_epoch_index_and_attempt():
     pool = range(100, 200)
     replace = Replacement(pool, 7)
@@ -22,6 +33,9 @@ def test_replacements_are_a_function_of_base_epoch_index_and_attempt():
 def test_only_samples_that_the_sampler_draws_stand_in():
     assert pool_of(SubsetRandomSampler([3, 5]), 10, forced=False) == [3, 5]
     assert pool_of(BatchSampler(SubsetRandomSampler([3, 5]), 2, drop_last=False), 10, forced=False) == [3, 5]
+    assert pool_of(Named(SubsetRandomSampler([3, 5]), 2, drop_last=False), 10, forced=False) == [3, 5]
+    with pytest.raises(UsageError, match="Others does not tell"):
+        pool_of(Others(SubsetRandomSampler([3, 5]), 2, drop_last=False), 10, forced=False)
     data: Any = range(10)
     samplers: list[Any] = [RandomSampler(data), SequentialSampler(data), DistributedSampler(data, 2, 0)]
     for sampler in samplers:

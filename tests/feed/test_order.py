@@ -297,3 +297,29 @@ def test_two_processes_find_their_ranks_when_they_draw(tmp_path: Path, monkeypat
         assert len(found[rank]["said"]) == 1, "None says it once, False and a group of one nothing"
         assert "torch.distributed has 2 ranks, and each of them draws every sample: distributed=True" in found[rank]["said"][0]
     assert found[0]["state"] == found[1]["state"] == FeedSampler(11, distributed=(0, 2), seed=1, exact=True).state(2)
+
+
+# ---------------------------------------------------------------------------------------------------- one order, other ranks
+def test_sharing_keeps_order_and_position():
+    one = OrderSampler(23, seed=3, skip=[4, 5])
+    list(one)
+    shares = [one.sharing((rank, 2), drop_last=False, run=4) for rank in range(2)]
+    found = [list(share) for share in shares]
+    assert [share.epoch for share in shares] == [1, 1]
+    whole = list(one)
+    assert [i for at in (0, 4, 8) for part in found for i in part[at : at + 4]] == [*whole, whole[0]]
+    assert 4 not in whole and one.recipe is shares[0].recipe
+
+
+def test_sharing_leaves_the_original_where_it_is():
+    one = OrderSampler(23, seed=3)
+    one.load({**one.state(), "consumed": 8})
+    other = one.sharing(False, drop_last=False, run=1)
+    assert len(list(other)) == len(list(one)) == 15
+    assert len(list(other)) == 23
+
+
+@pytest.mark.parametrize("run", [0, -1, 1.5, True])
+def test_a_run_is_a_number(run):
+    with pytest.raises(UsageError, match="run is a whole number from 1"):
+        FeedSampler(23, run=run)

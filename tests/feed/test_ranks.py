@@ -171,3 +171,31 @@ def test_what_all_ranks_handed_out_is_the_beginning_of_the_order(drop_last, size
             assert slots == set(range(start, parts[0].consumed(handed_out)))
         else:
             assert parts[0].consumed(handed_out) == size
+
+
+# ---------------------------------------------------------------------------------------------------- runs
+@given(
+    size=st.integers(1, 60), start=st.integers(0, 60), world=st.integers(1, 6), run=st.integers(1, 9), drop_last=st.booleans()
+)
+def test_ranks_that_take_runs_in_turn_have_the_order_in_a_row(size, start, world, run, drop_last):
+    options: Any = {"size": size, "epoch": 0, "start": start, "drop_last": drop_last, "run": run}
+    shares = [Share(**options, ranks=Ranks(rank, world, "")) for rank in range(world)]
+    length = shares[0].length
+    seen: list[int] = []
+    valid: list[bool] = []
+    for at in range(0, length, run):
+        for one in shares:
+            seen += one.slots(at, at + run).tolist()
+            valid += one.valid(at, at + run).tolist()
+        assert {one.consumed(min(at + run, length)) for one in shares} == {size if at + run >= length else start + len(seen)}
+    wanted = list(range(start, start + length * world))
+    assert seen == [slot % size for slot in wanted]
+    assert valid == [slot < size for slot in wanted]
+    assert valid.count(False) < world
+    assert {one.consumed(length) for one in shares} == {size}
+
+
+@given(size=st.integers(1, 60), world=st.integers(1, 6), run=st.integers(1, 9), cut=st.integers(0, 20))
+def test_pieces_of_a_share_with_runs_are_the_share(size, world, run, cut):
+    one = Share(size=size, epoch=0, start=0, ranks=Ranks(world - 1, world, ""), drop_last=False, run=run)
+    assert [*one.slots(0, cut), *one.slots(cut, 99)] == one.slots(0, 99).tolist()
