@@ -8,6 +8,7 @@ import numpy as np
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 
 from fastfeed.errors import DecodeError, UsageError
+from fastfeed.feed.kept import KeptSampler
 from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.recipe import Recipe
 from fastfeed.feed.seeds import mix, number_of
@@ -59,7 +60,7 @@ def pool_of(sampler: object, size: int, *, forced: bool) -> Sequence[Any]:
     """
     while type(sampler) is BatchSampler:
         sampler = sampler.sampler
-    if isinstance(sampler, OrderSampler):
+    if isinstance(sampler, OrderSampler | KeptSampler):
         return _Unskipped(sampler.recipe)
     if isinstance(sampler, SubsetRandomSampler):
         return sampler.indices

@@ -4,7 +4,9 @@ import logging
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from dataclasses import replace
+from types import GenericAlias
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -13,16 +15,20 @@ from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.errors import UsageError
 from fastfeed.feed.dataset import PackedDataset
+from fastfeed.feed.drawing import OrderRequest, sampler_of
 from fastfeed.feed.engine import Draw, Engine, EpochIterator, Handed, InnerOptions
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.generators import stored_generators
 from fastfeed.feed.inner import HAS_IN_ORDER, in_order_option
+from fastfeed.feed.kept import KeptSampler
 from fastfeed.feed.naming import indices_text, sample_id
-from fastfeed.feed.order import FeedSampler, OrderSampler
+from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.planning import plan_of, raise_descriptors, request_of
 from fastfeed.feed.ranks import Distributed
+from fastfeed.feed.skipping import Skip
 from fastfeed.feed.streams import stream_loader
+from fastfeed.feed.switches import plain_plan, switches
 
 _STATE_VERSION = 1
 LOG = logging.getLogger("fastfeed.loader")
@@ -72,6 +78,8 @@ class DataLoader(TorchDataLoader[Any]):
             valid); a process group, or (rank, world); False says that every rank shall read everything. Left out, nothing
             is sharded, as in torch, with a warning where there are several ranks.
         shuffle_mode: "full", or "block": sequential reading for disks and network file systems (feed/block.py).
+        skip: A skip list (JSONL file): its samples are left out before anything is sharded. It is matched here, by source,
+            then key, by index only with the dataset's digest; indices stay those of the whole dataset (feed/leftout.py).
         on_error: "raise" (default), "skip" or "replace": what a sample does that cannot be fetched.
         force_on_error: Let on_error skip or replace also where nothing is shuffled.
         error_caps: How many faults on_error tolerates.
@@ -108,6 +116,7 @@ class DataLoader(TorchDataLoader[Any]):
         rng: str | None = None,
         distributed: Distributed = None,
         shuffle_mode: str = "full",
+        skip: Skip | None = None,
         on_error: str = "raise",
         force_on_error: bool = False,
         error_caps: ErrorCaps | None = None,
@@ -122,19 +131,32 @@ class DataLoader(TorchDataLoader[Any]):
         prove_policy(
             on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error
         )
-        self.autotune = num_workers is None or num_workers == "auto" or bool(autotune)
-        asked = None if self.autotune else cast("int", num_workers)
-        self.rng = rng or ("sample" if asked is None or seed is not None else "torch")
-        self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
+        switch = switches({
+            "on_error": on_error != "raise", "with_index": with_index, "rng='sample'": rng == "sample",
+            "distributed='exact'": distributed == "exact",
+        })  # fmt: skip
+        given, asked = switch.workers(num_workers, autotune=autotune)
+        self.disabled, self.autotune = switch.disabled, asked is None
+        self.rng = switch.rng(rng, decided=self.autotune, seeded=seed is not None)
+        self.seed, self.distributed, self.shuffle_mode, self.skip = seed, distributed, shuffle_mode, skip
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
         self.with_index, self.hang_seconds = with_index, hang_seconds
-        ours = self._order_of(dataset, shuffle=bool(shuffle), drop_last=drop_last, given=(sampler, batch_sampler))
-        request = request_of(dataset, batch_size, asked, {
+        order = OrderRequest(
+            shuffle=bool(shuffle), drop_last=drop_last, generator=generator, seed=seed, distributed=distributed,
+            shuffle_mode=shuffle_mode, skip=skip,
+        )  # fmt: skip
+        ours = sampler_of(dataset, order, (sampler, batch_sampler))
+        request = replace(request_of(dataset, batch_size, given, {
             "prefetch_factor": prefetch_factor, "pin_memory": pin_memory, "persistent_workers": persistent_workers,
             "multiprocessing_context": multiprocessing_context,
-        })  # fmt: skip
+        }), override=switch.gives_way)  # fmt: skip
+        prefetch_factor, pin_memory, persistent_workers = switch.kept(
+            prefetch_factor=prefetch_factor, pin_memory=pin_memory, persistent_workers=persistent_workers
+        )
         own, numbers = isinstance(dataset, PackedDataset), self.rng == "torch"
-        self.plan = plan_of(dataset, request, own=own, block_order=shuffle_mode == "block", torch_numbers=numbers)
+        self.plan = plain_plan(request) if self.disabled else plan_of(
+            dataset, request, own=own, block_order=shuffle_mode == "block", torch_numbers=numbers
+        )  # fmt: skip
         """What was decided, and why: print it."""
         workers = self.plan.num_workers if asked is None else asked
         if asked is None and not workers:
@@ -158,36 +180,10 @@ class DataLoader(TorchDataLoader[Any]):
         self._told = self._length_asked = False
         self._streaming: TorchDataLoader[Any] | None = None
 
-    def _order_of(self, dataset: Any, *, shuffle: bool, drop_last: bool, given: tuple[Any, Any]) -> OrderSampler | None:  # noqa: ANN401
-        """Our sampler, where something was asked for that only it can do."""
-        sharded = self.distributed is not None and self.distributed is not False
-        asked = {"seed": self.seed is not None, "distributed": sharded, "shuffle_mode": self.shuffle_mode != "full"}
-        wanted = [f"{name}={getattr(self, name)!r}" for name, is_asked in asked.items() if is_asked]
-        if not wanted or any(map(_drawn_by_us, given)):
-            return None
-        streams = isinstance(dataset, IterableDataset)
-        if streams or any(part is not None for part in given):
-            if not streams and not sharded and self.shuffle_mode == "full":
-                return None  # a sampler of one's own with sample mode's random numbers
-            what = "an IterableDataset" if streams else "a sampler or batch_sampler of one's own"
-            msg = f"{', '.join(wanted)} needs the loader's own order, and {what} has another"
-            raise UsageError(msg, hint="Leave sampler and batch_sampler out, or leave these out.")
-        if self.shuffle_mode not in {"full", "block"}:
-            msg = "shuffle_mode is 'full' or 'block'"
-            raise UsageError(msg, got=repr(self.shuffle_mode))
-        if self.shuffle_mode == "block" and not shuffle:
-            msg = "shuffle_mode='block' says how to shuffle, and shuffle is not asked for"
-            raise UsageError(msg, expected="shuffle=True", got="shuffle=False")
-        labels = getattr(dataset, "targets", None) if self.shuffle_mode == "block" else None
-        options: dict[str, Any] = {"shuffle": shuffle, "seed": self.seed or 0, "mode": self.shuffle_mode, "labels": labels}
-        if self.distributed is None:
-            return OrderSampler(dataset, **options)
-        return FeedSampler(dataset, distributed=self.distributed, drop_last=drop_last, **options)
-
     # ------------------------------------------------------------------------------------------------ epochs
     def __iter__(self) -> Any:  # noqa: ANN401 - torch's iterator, or ours
         """Begin an epoch."""
-        if isinstance(self.dataset, IterDataPipe):
+        if self.disabled or isinstance(self.dataset, IterDataPipe):
             return super().__iter__()
         if self.num_workers:
             self.check_worker_number_rationality()  # as torch does each time
@@ -213,6 +209,12 @@ class DataLoader(TorchDataLoader[Any]):
         begun = self._engine.epoch(self._inner_options(), self._rules(), draw, self.error_caps or ErrorCaps())
         self._handed = begun.handed  # not the pass itself: when its user drops it, its workers shall end
         return self._indexed(begun) if self.with_index else begun
+
+    def _get_iterator(self) -> Any:  # noqa: ANN401 - as __iter__
+        """torch's name for what begins a pass: subclasses call it past an __iter__ of their own (ultralytics' reset)."""
+        return super()._get_iterator() if self.disabled or isinstance(self.dataset, IterDataPipe) else DataLoader.__iter__(self)
+
+    __class_getitem__ = classmethod(GenericAlias)  # as torch's, DataLoader[int] is a type
 
     def _stream(self) -> TorchDataLoader[Any]:
         """The loader of an IterableDataset, as torch's with what it would hang at told instead (feed/streams.py)."""
@@ -272,7 +274,7 @@ class DataLoader(TorchDataLoader[Any]):
         ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         known = self.batch_sampler is None or type(self.batch_sampler) is BatchSampler  # others may give ranks their parts
         sampler = self.sampler if self.batch_sampler is None else getattr(self.batch_sampler, "sampler", None)
-        whole = type(sampler) is OrderSampler or type(sampler).__module__ == "torch.utils.data.sampler"
+        whole = type(sampler) in {OrderSampler, KeptSampler} or type(sampler).__module__ == "torch.utils.data.sampler"
         if ranks > 1 and self.distributed is None and known and whole:
             warnings.warn(
                 f"torch.distributed has {ranks} ranks, and each of them will read every sample: distributed=True gives "
@@ -339,6 +341,9 @@ class DataLoader(TorchDataLoader[Any]):
 
     def _resumable(self) -> OrderSampler:
         own = self._own
+        if self.disabled:
+            msg = "FASTFEED_DISABLE=1 leaves torch's own loader, which has no position to save or to go on from"
+            raise UsageError(msg)
         if own is None:
             msg = "only an order of the loader's own can be gone on with"
             raise UsageError(msg, hint="Give seed= (or distributed=), and no sampler or batch_sampler.")
@@ -355,11 +360,6 @@ def _prove_stream(dataset: object, asked: Mapping[str, bool]) -> None:
     if wanted and isinstance(dataset, IterableDataset):
         msg = f"{' and '.join(wanted)} is about samples by index, and those of an IterableDataset have none"
         raise UsageError(msg, hint="Leave it out, or give the dataset __len__ and __getitem__.")
-
-
-def _drawn_by_us(given: Any) -> bool:  # noqa: ANN401 - a sampler or batch sampler
-    """Whether an order of ours decides already: a loader that a framework makes again brings it along."""
-    return isinstance(given, OrderSampler) or isinstance(getattr(given, "sampler", None), OrderSampler)
 
 
 def _positions(indices: list[Any]) -> torch.Tensor:
