@@ -308,7 +308,7 @@ class PackedDataset(Selectable, Dataset[Any]):
         return SampleId(position, self._archive.key(position), self._archive.source(position))
 
     def named_by(self, entries: SkipList) -> NDArray[np.bool_]:
-        """Which samples a skip list names; bool, shape (samples,). The list is asked about the whole dataset, also by a view."""
+        """Which samples a skip list names; bool, shape (samples,). Also a view asks it about the whole dataset."""
         found = named(entries, self._archive)
         return found if self.selection is None else found[self.selection.positions]
 

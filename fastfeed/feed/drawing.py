@@ -1,7 +1,7 @@
-"""Which sampler a loader draws from: torch's own, the user's, or one of ours where something was asked for that only it can do."""
+"""Which sampler a loader draws from: torch's, the user's, or ours where something was asked for that only ours can do."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,8 +13,10 @@ from fastfeed.feed.kept import KeptSampler
 from fastfeed.feed.leftout import left_out
 from fastfeed.feed.order import FeedSampler, OrderSampler
 from fastfeed.feed.ranks import Distributed
-from fastfeed.feed.recipe import OrderOptions
 from fastfeed.feed.skipping import Skip
+
+if TYPE_CHECKING:
+    from fastfeed.feed.recipe import OrderOptions
 
 _INSIDE = ("sampler", "batch_sampler", "_sampler", "_batch_sampler", "dataset")
 """Attributes under which samplers that wrap others keep them; Lightning's hide them in a dataset."""
@@ -45,7 +47,9 @@ class OrderRequest:
             "seed": self.seed is not None, "distributed": self.sharded, "shuffle_mode": self.shuffle_mode != "full",
             "skip": self.skip is not None,
         }  # fmt: skip
-        return [f"{name}={getattr(self, name)!r}" if name != "skip" else "skip=" for name, is_asked in asked.items() if is_asked]
+        return [
+            f"{name}={getattr(self, name)!r}" if name != "skip" else "skip=" for name, is_asked in asked.items() if is_asked
+        ]
 
 
 def sampler_of(dataset: Any, request: OrderRequest, given: tuple[Any, Any]) -> Sampler[int] | None:  # noqa: ANN401

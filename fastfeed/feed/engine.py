@@ -59,6 +59,8 @@ class Draw:
     generator: torch.Generator | None
     base: int | None = None
     """Of sample mode's random numbers; None in torch mode."""
+    round_batches: int | None = None
+    """Batches of an epoch, where one pass goes through several; None where it is one."""
 
 
 class Engine:
@@ -84,7 +86,7 @@ class Engine:
         if made is None or (made.options, made.rules) != (options, rules):
             self.close()
             made = self._make(options, rules, draw.generator)
-        made.order.begin(draw.base, draw.epoch_of, most_ahead)
+        made.order.begin(draw.base, draw.epoch_of, most_ahead, draw.round_batches)
         made.loader.generator = draw.generator
         inner = iter(made.loader)
         if options.num_workers:

@@ -1,10 +1,10 @@
 """torch's own order over the samples that a skip list leaves."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch.utils.data import RandomSampler, Sampler, SequentialSampler
 
 from fastfeed.feed.recipe import Recipe
@@ -26,7 +26,12 @@ class KeptSampler(Sampler[int]):
     """
 
     def __init__(
-        self, length: int, skip: Any, *, shuffle: bool = False, generator: torch.Generator | None = None  # noqa: ANN401 - array-like
+        self,
+        length: int,
+        skip: ArrayLike,
+        *,
+        shuffle: bool = False,
+        generator: torch.Generator | None = None,
     ) -> None:
         self.recipe = Recipe(length, {"shuffle": False, "skip": skip})
         """Which positions are kept."""

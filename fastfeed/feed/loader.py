@@ -124,9 +124,7 @@ class DataLoader(TorchDataLoader[Any]):
         hang_seconds: float = 30.0,
         autotune: bool | None = None,
     ) -> None:
-        if rng not in {None, "torch", "sample"}:
-            msg = "rng is 'torch' or 'sample'"
-            raise UsageError(msg, got=repr(rng))
+        _prove_rng(rng)
         _prove_stream(dataset, {"rng": rng == "sample", "on_error": on_error != "raise", "with_index": with_index})
         prove_policy(
             on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error
@@ -138,9 +136,9 @@ class DataLoader(TorchDataLoader[Any]):
         given, asked = switch.workers(num_workers, autotune=autotune)
         self.disabled, self.autotune = switch.disabled, asked is None
         self.rng = switch.rng(rng, decided=self.autotune, seeded=seed is not None)
-        self.seed, self.distributed, self.shuffle_mode, self.skip = seed, distributed, shuffle_mode, skip
+        self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
-        self.with_index, self.hang_seconds = with_index, hang_seconds
+        self.with_index, self.hang_seconds, self.skip = with_index, hang_seconds, skip
         order = OrderRequest(
             shuffle=bool(shuffle), drop_last=drop_last, generator=generator, seed=seed, distributed=distributed,
             shuffle_mode=shuffle_mode, skip=skip,
@@ -153,9 +151,9 @@ class DataLoader(TorchDataLoader[Any]):
         prefetch_factor, pin_memory, persistent_workers = switch.kept(
             prefetch_factor=prefetch_factor, pin_memory=pin_memory, persistent_workers=persistent_workers
         )
-        own, numbers = isinstance(dataset, PackedDataset), self.rng == "torch"
         self.plan = plain_plan(request) if self.disabled else plan_of(
-            dataset, request, own=own, block_order=shuffle_mode == "block", torch_numbers=numbers
+            dataset, request, own=isinstance(dataset, PackedDataset), block_order=shuffle_mode == "block",
+            torch_numbers=self.rng == "torch",
         )  # fmt: skip
         """What was decided, and why: print it."""
         workers = self.plan.num_workers if asked is None else asked
@@ -205,16 +203,21 @@ class DataLoader(TorchDataLoader[Any]):
         draw = Draw(epoch_of=epoch_of, generator=self.generator)
         if self.rng == "sample":
             base = self.seed if self.seed is not None else 0 if own is not None else _drawn(self.generator)
-            draw = Draw(epoch_of=epoch_of, generator=torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF), base=base)
+            drawn = torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF)
+            draw = Draw(epoch_of=epoch_of, generator=drawn, base=base, round_batches=self._round_batches())
         begun = self._engine.epoch(self._inner_options(), self._rules(), draw, self.error_caps or ErrorCaps())
         self._handed = begun.handed  # not the pass itself: when its user drops it, its workers shall end
         return self._indexed(begun) if self.with_index else begun
 
+    def _round_batches(self) -> int | None:
+        """Batches of an epoch for a subclass whose one endless pass is read in such parts, as timm's and ultralytics'."""
+        return len(self) if type(self).__len__ is not DataLoader.__len__ else None
+
     def _get_iterator(self) -> Any:  # noqa: ANN401 - as __iter__
-        """torch's name for what begins a pass: subclasses call it past an __iter__ of their own (ultralytics' reset)."""
+        """Named by torch: begins a pass, for subclasses that have an __iter__ of their own (ultralytics' reset)."""
         return super()._get_iterator() if self.disabled or isinstance(self.dataset, IterDataPipe) else DataLoader.__iter__(self)
 
-    __class_getitem__ = classmethod(GenericAlias)  # as torch's, DataLoader[int] is a type
+    __class_getitem__: Any = classmethod(GenericAlias)  # as torch's, DataLoader[int] is a type
 
     def _stream(self) -> TorchDataLoader[Any]:
         """The loader of an IterableDataset, as torch's with what it would hang at told instead (feed/streams.py)."""
@@ -348,6 +351,12 @@ class DataLoader(TorchDataLoader[Any]):
             msg = "only an order of the loader's own can be gone on with"
             raise UsageError(msg, hint="Give seed= (or distributed=), and no sampler or batch_sampler.")
         return own
+
+
+def _prove_rng(rng: object) -> None:
+    if rng not in {None, "torch", "sample"}:
+        msg = "rng is 'torch' or 'sample'"
+        raise UsageError(msg, got=repr(rng))
 
 
 def _prove_stream(dataset: object, asked: Mapping[str, bool]) -> None:

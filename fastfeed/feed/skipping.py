@@ -78,8 +78,10 @@ def told(entries: SkipList, count: int, path: str | None, such: str) -> tuple[st
         if len(missed) == len(entries.entries):
             msg = f"the skip list ({format_count(len(missed), 'entry', 'entries')}) matches no sample of this dataset"
             hint = "A source is relative to the folder that was packed or opened; an index needs this dataset's digest."
-            facts: Facts = {"path": path} if path is not None else {}
-            raise UsageError(msg, expected=f"such as {such}", got=first, hint=hint, **facts)
+            facts: Facts = {"expected": f"such as {such}", "got": first, "hint": hint}
+            if path is not None:
+                facts["path"] = path
+            raise UsageError(msg, **facts)
         matches = "entry of the skip list matches", "entries of the skip list match"
         said.append(f"{format_count(len(missed), *matches)} no sample ({first})")
         warn(said[-1])
