@@ -1,11 +1,9 @@
-"""Which sampler a loader draws from: torch's, the user's, or ours where something was asked for that only ours can do."""
+"""What a loader draws from: torch's sampler, the user's, what a framework puts in its place, or an order of ours."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.data import IterableDataset, Sampler, SequentialSampler
 
 from fastfeed.errors import UsageError
@@ -15,105 +13,99 @@ from fastfeed.feed.order import FeedSampler, OrderSampler
 from fastfeed.feed.ranks import Distributed
 from fastfeed.feed.skipping import Skip
 
-if TYPE_CHECKING:
-    from fastfeed.feed.recipe import OrderOptions
-
 _INSIDE = ("sampler", "batch_sampler", "_sampler", "_batch_sampler", "dataset")
 """Attributes under which samplers that wrap others keep them; Lightning's hide them in a dataset."""
 _DEPTH = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderRequest:
-    """What the user asked of the order; names and meanings are the loader's."""
+class Asked:
+    """Arguments of the loader, as they were given."""
 
+    sampler: Any
+    batch_sampler: Any
     shuffle: bool
     drop_last: bool
     generator: torch.Generator | None
     seed: int | None
     distributed: Distributed
     shuffle_mode: str
-    skip: Skip | None
+    skip: Skip | None = None
 
     @property
-    def sharded(self) -> bool:
-        """Whether each rank shall read a part."""
+    def shares(self) -> bool:
+        """Each rank shall have its part."""
         return self.distributed is not None and self.distributed is not False
 
-    @property
-    def wanted(self) -> list[str]:
-        """What was asked for that only an order of ours can do."""
-        asked = {
-            "seed": self.seed is not None, "distributed": self.sharded, "shuffle_mode": self.shuffle_mode != "full",
-            "skip": self.skip is not None,
-        }  # fmt: skip
-        return [
-            f"{name}={getattr(self, name)!r}" if name != "skip" else "skip=" for name, is_asked in asked.items() if is_asked
-        ]
+    def only_ours(self) -> list[str]:
+        """What only an order of ours can do."""
+        asked = {"seed": self.seed is not None, "distributed": self.shares, "shuffle_mode": self.shuffle_mode != "full"}
+        said = [f"{name}={getattr(self, name)!r}" for name, is_asked in asked.items() if is_asked]
+        return said if self.skip is None else [*said, "skip"]
 
 
-def sampler_of(dataset: Any, request: OrderRequest, given: tuple[Any, Any]) -> Sampler[int] | None:  # noqa: ANN401
-    """Our sampler, where it is needed. Only skip= touches more of the dataset than its length: it asks for names.
+def sampler_of(dataset: Any, asked: Asked) -> Sampler[int] | None:  # noqa: ANN401 - any dataset
+    """The sampler of a loader, where it is neither torch's nor the user's: those stay as they are.
+
+    Only skip touches more of a dataset than its length, here and now: it asks for names, a list that fits nothing is an
+    error where the loader is made, and whoever looks at the sampler finds the samples that are left.
 
     Args:
-        dataset: Any dataset.
-        request: What was asked for.
-        given: The user's sampler and batch sampler.
+        dataset: What is read.
+        asked: The loader's arguments.
 
     Raises:
-        UsageError: It cannot be done, or not with the given samplers.
+        UsageError: Something was asked for that only an order of ours can do, and another order was given.
     """
-    wanted = request.wanted
-    if not wanted or any(map(_is_ours, given)):
+    wanted = asked.only_ours()
+    if not wanted or drawn_by_us(asked.sampler) or drawn_by_us(asked.batch_sampler):
         return None
     streams = isinstance(dataset, IterableDataset)
-    if streams or not _is_plain(given, dataset, request):
-        if not streams and not request.sharded and request.shuffle_mode == "full" and request.skip is None:
+    if not streams and asked.batch_sampler is None and type(asked.sampler) is SequentialSampler and not asked.shuffle:
+        # shuffle=False in other words: Lightning's overfit_batches gives it
+        return _order(dataset, replace(asked, shuffle_mode="full"))
+    if streams or asked.sampler is not None or asked.batch_sampler is not None:
+        if not streams and not asked.shares and asked.shuffle_mode == "full" and asked.skip is None:
             return None  # a sampler of one's own with sample mode's random numbers
         what = "an IterableDataset" if streams else "a sampler or batch_sampler of one's own"
         msg = f"{', '.join(wanted)} needs the loader's own order, and {what} has another"
         raise UsageError(msg, hint="Leave sampler and batch_sampler out, or leave these out.")
-    _prove_mode(request)
-    skip = np.empty(0, dtype=np.int64) if request.skip is None else left_out(request.skip, dataset)
-    return _made(dataset, request, skip)
+    return _order(dataset, asked)
 
 
-def _is_plain(given: tuple[Any, Any], dataset: Any, request: OrderRequest) -> bool:  # noqa: ANN401
-    """Whether no order is given: none at all; or that of storage, by which Lightning replaces ours to overfit a few batches."""
-    sampler, batch_sampler = given
-    stored = request.skip is not None and type(sampler) is SequentialSampler and len(sampler) == len(dataset)
-    return batch_sampler is None and (sampler is None or stored)
+def _order(dataset: Any, asked: Asked) -> OrderSampler | KeptSampler:  # noqa: ANN401 - any dataset
+    """An order of ours.
 
-
-def _prove_mode(request: OrderRequest) -> None:
-    if request.shuffle_mode not in {"full", "block"}:
+    Raises:
+        UsageError: A shuffle_mode that there is not, or without a shuffle; or as left_out.
+    """
+    mode = asked.shuffle_mode
+    if mode not in {"full", "block"}:
         msg = "shuffle_mode is 'full' or 'block'"
-        raise UsageError(msg, got=repr(request.shuffle_mode))
-    if request.shuffle_mode == "block" and not request.shuffle:
+        raise UsageError(msg, got=repr(mode))
+    if mode == "block" and not asked.shuffle:
         msg = "shuffle_mode='block' says how to shuffle, and shuffle is not asked for"
         raise UsageError(msg, expected="shuffle=True", got="shuffle=False")
-
-
-def _made(dataset: Any, request: OrderRequest, skip: NDArray[np.int64]) -> Sampler[int]:  # noqa: ANN401
-    if request.seed is None and not request.sharded and request.shuffle_mode == "full":
-        return KeptSampler(len(dataset), skip, shuffle=request.shuffle, generator=request.generator)
-    labels = getattr(dataset, "targets", None) if request.shuffle_mode == "block" else None
-    options: OrderOptions = {
-        "shuffle": request.shuffle, "seed": request.seed or 0, "mode": request.shuffle_mode, "labels": labels, "skip": skip,  # type: ignore[typeddict-item]
+    skip = () if asked.skip is None else left_out(asked.skip, dataset)
+    if asked.seed is None and not asked.shares and mode == "full":
+        return KeptSampler(len(dataset), skip, shuffle=asked.shuffle, generator=asked.generator)
+    labels = getattr(dataset, "targets", None) if mode == "block" else None
+    options: dict[str, Any] = {
+        "shuffle": asked.shuffle, "seed": asked.seed or 0, "mode": mode, "labels": labels, "skip": skip,
     }  # fmt: skip
-    if request.distributed is None:
+    if asked.distributed is None:
         return OrderSampler(dataset, **options)
-    return FeedSampler(dataset, distributed=request.distributed, drop_last=request.drop_last, **options)
+    return FeedSampler(dataset, distributed=asked.distributed, drop_last=asked.drop_last, **options)
 
 
-def _is_ours(given: Any) -> bool:  # noqa: ANN401 - a sampler or batch sampler
+def drawn_by_us(given: Any) -> bool:  # noqa: ANN401 - a sampler or batch sampler
     """Whether an order of ours decides already: a loader that a framework makes again brings it along, perhaps wrapped."""
     waiting = [(given, _DEPTH)]
     while waiting:
         value, depth = waiting.pop()
         if isinstance(value, OrderSampler | KeptSampler):
             return True
-        if depth and value is not None:
+        if depth:
             inside = getattr(value, "__dict__", {})
-            waiting += [(inside[name], depth - 1) for name in _INSIDE if name in inside]
+            waiting += [(inside[name], depth - 1) for name in _INSIDE if inside.get(name) is not None]
     return False

@@ -3,20 +3,27 @@
 import logging
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import ConcatDataset, Subset
 
 from fastfeed.errors import UsageError
-from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.naming import sample_id
 from fastfeed.feed.skipping import Skip, list_of, told
 from fastfeed.sample import SkipList, escape, printable
 
 LOG = logging.getLogger("fastfeed.loader")
 _Mask = NDArray[np.bool_]
+
+
+@runtime_checkable
+class Named(Protocol):
+    """A dataset of ours."""
+
+    def named_by(self, entries: SkipList) -> _Mask:
+        """Which samples a skip list names; bool, shape (samples,)."""
 
 
 def left_out(skip: Skip, dataset: Any) -> NDArray[np.int64]:  # noqa: ANN401 - any dataset
@@ -51,7 +58,7 @@ def _named(dataset: Any, entries: SkipList) -> _Mask:  # noqa: ANN401
         return _named(dataset.dataset, entries)[np.asarray(dataset.indices, dtype=np.int64)]
     if isinstance(dataset, ConcatDataset):
         return np.concatenate([_named(part, entries) for part in dataset.datasets])
-    if isinstance(dataset, PackedDataset):
+    if isinstance(dataset, Named):
         return dataset.named_by(entries)
     if _is_folder(dataset):
         found = [entries.match(source, None) is not None for source in _sources(dataset)]

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.errors import UsageError
 from fastfeed.feed.dataset import PackedDataset
-from fastfeed.feed.drawing import OrderRequest, sampler_of
+from fastfeed.feed.drawing import Asked, sampler_of
 from fastfeed.feed.engine import Draw, Engine, EpochIterator, Handed, InnerOptions
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
@@ -139,11 +139,10 @@ class DataLoader(TorchDataLoader[Any]):
         self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
         self.with_index, self.hang_seconds, self.skip = with_index, hang_seconds, skip
-        order = OrderRequest(
-            shuffle=bool(shuffle), drop_last=drop_last, generator=generator, seed=seed, distributed=distributed,
-            shuffle_mode=shuffle_mode, skip=skip,
-        )  # fmt: skip
-        ours = sampler_of(dataset, order, (sampler, batch_sampler))
+        ours = sampler_of(dataset, Asked(
+            sampler=sampler, batch_sampler=batch_sampler, shuffle=bool(shuffle), drop_last=drop_last, generator=generator,
+            seed=seed, distributed=distributed, shuffle_mode=shuffle_mode, skip=skip,
+        ))  # fmt: skip
         request = replace(request_of(dataset, batch_size, given, {
             "prefetch_factor": prefetch_factor, "pin_memory": pin_memory, "persistent_workers": persistent_workers,
             "multiprocessing_context": multiprocessing_context,
