@@ -35,7 +35,8 @@ class Switches:
         given = None if num_workers is None or num_workers == "auto" or autotune else num_workers
         if self.disabled:
             return given, 0 if given is None else given  # torch's default
-        return given, None if "num_workers" in self.gives_way else given
+        gives_way = "num_workers" in self.gives_way and isinstance(given, int) and given >= 0  # others are torch's errors
+        return given, None if gives_way else given
 
     def rng(self, rng: str | None, *, decided: bool, seeded: bool) -> str:
         """The mode of random numbers: results must not depend on workers that are decided."""

@@ -89,6 +89,12 @@ def test_a_loader_that_is_made_again_decides_again(override):
     assert (again.num_workers, again.rng, again.autotune) == (loader.num_workers, "sample", True)
 
 
+def test_values_that_torch_refuses_do_not_give_way(override):
+    override("num_workers")
+    with pytest.raises(ValueError, match="num_workers option should be non-negative"):
+        DataLoader(Numbers(), 4, num_workers=-1)
+
+
 def test_an_unknown_name_is_told_where_a_loader_is_made(override):
     override("num_workers,batch_size")
     with pytest.raises(UsageError, match="FASTFEED_OVERRIDE names batch_size"):
