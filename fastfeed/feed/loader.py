@@ -143,30 +143,22 @@ class DataLoader(TorchDataLoader[Any]):
             sampler=sampler, batch_sampler=batch_sampler, shuffle=bool(shuffle), drop_last=drop_last, generator=generator,
             seed=seed, distributed=distributed, shuffle_mode=shuffle_mode, skip=skip,
         ))  # fmt: skip
-        request = replace(request_of(dataset, batch_size, given, {
+        options = {
             "prefetch_factor": prefetch_factor, "pin_memory": pin_memory, "persistent_workers": persistent_workers,
             "multiprocessing_context": multiprocessing_context,
-        }), override=switch.gives_way)  # fmt: skip
-        prefetch_factor, pin_memory, persistent_workers = switch.kept(
-            prefetch_factor=prefetch_factor, pin_memory=pin_memory, persistent_workers=persistent_workers
-        )
+        }  # fmt: skip
+        request = replace(request_of(dataset, batch_size, given, options), override=switch.gives_way)
         self.plan = plain_plan(request) if self.disabled else plan_of(
             dataset, request, own=isinstance(dataset, PackedDataset), block_order=shuffle_mode == "block",
             torch_numbers=self.rng == "torch",
         )  # fmt: skip
         """What was decided, and why: print it."""
-        workers = self.plan.num_workers if asked is None else asked
-        if asked is None and not workers:
-            prefetch_factor = multiprocessing_context = None
-            persistent_workers = False
-        ahead = self.plan.prefetch_factor if prefetch_factor is None and workers else prefetch_factor
+        workers, options = switch.settled(self.plan, asked, options)
         super().__init__(
             dataset, batch_size, None if ours is not None else shuffle, ours if ours is not None else sampler,
             batch_sampler,  # type: ignore[arg-type]  # torch's annotation says lists, its code takes any batch
-            workers, collate_fn, self.plan.pin_memory if pin_memory is None else pin_memory, drop_last, timeout, worker_init_fn,
-            multiprocessing_context, generator, prefetch_factor=ahead,
-            persistent_workers=self.plan.persistent_workers if persistent_workers is None else persistent_workers,
-            pin_memory_device=pin_memory_device, **in_order_option(in_order=in_order),
+            workers, collate_fn, drop_last=drop_last, timeout=timeout, worker_init_fn=worker_init_fn, generator=generator,
+            pin_memory_device=pin_memory_device, **options, **in_order_option(in_order=in_order),
         )  # fmt: skip
         if not HAS_IN_ORDER:
             self.in_order = in_order

@@ -26,10 +26,6 @@ class Switches:
     gives_way: frozenset[Option]
     """Options whose explicit values give way to the loader's decision."""
 
-    def kept(self, **given: Any) -> tuple[Any, ...]:  # noqa: ANN401 - as the user gave them
-        """The user's values by option, in their order; None for those that give way."""
-        return tuple(None if name in self.gives_way else value for name, value in given.items())
-
     def workers(self, num_workers: Any, *, autotune: bool | None) -> tuple[Any, Any]:  # noqa: ANN401 - as the user gave it
         """(the user's value, None where it is left to us; the value that counts, None where it is decided)."""
         given = None if num_workers is None or num_workers == "auto" or autotune else num_workers
@@ -37,6 +33,24 @@ class Switches:
             return given, 0 if given is None else given  # torch's default
         gives_way = "num_workers" in self.gives_way and isinstance(given, int) and given >= 0  # others are torch's errors
         return given, None if gives_way else given
+
+    def settled(self, plan: WorkerPlan, asked: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401
+        """What torch's loader is made with: workers, and options by name.
+
+        Args:
+            plan: The decisions.
+            asked: The number of workers that counts; None where it is decided.
+            given: prefetch_factor, pin_memory, persistent_workers, multiprocessing_context: as the user gave them.
+        """
+        values = {name: None if name in self.gives_way else value for name, value in given.items()}
+        workers = plan.num_workers if asked is None else asked
+        if asked is None and not workers:  # torch would refuse them
+            values.update(prefetch_factor=None, multiprocessing_context=None, persistent_workers=False)
+        decided = {
+            "prefetch_factor": plan.prefetch_factor if workers else None, "pin_memory": plan.pin_memory,
+            "persistent_workers": plan.persistent_workers,
+        }  # fmt: skip
+        return workers, {**values, **{name: value for name, value in decided.items() if values[name] is None}}
 
     def rng(self, rng: str | None, *, decided: bool, seeded: bool) -> str:
         """The mode of random numbers: results must not depend on workers that are decided."""

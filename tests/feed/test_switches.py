@@ -252,7 +252,13 @@ def test_neither_switch_changes_a_loader_that_is_made(monkeypatch: pytest.Monkey
 def test_values_that_count(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FASTFEED_OVERRIDE", "num_workers,pin_memory")
     switch = switches({"on_error": True})
-    assert switch.kept(prefetch_factor=3, pin_memory=True) == (3, None)
+    given = {"prefetch_factor": 3, "pin_memory": True, "persistent_workers": None, "multiprocessing_context": "spawn"}
+    plan = plain_plan(WorkerRequest(num_workers=2))
+    kept = {"prefetch_factor": 3, "pin_memory": False, "persistent_workers": False, "multiprocessing_context": "spawn"}
+    assert switch.settled(plan, None, given) == (2, kept)
+    nothing = {"prefetch_factor": None, "pin_memory": False, "persistent_workers": False, "multiprocessing_context": None}
+    assert switch.settled(plain_plan(WorkerRequest()), None, given) == (0, nothing)
+    assert switch.settled(plan, 0, {**given, "persistent_workers": True})[1]["persistent_workers"] is True
     assert switch.workers(5, autotune=None) == (5, None)
     assert switch.workers(5, autotune=True) == switch.workers("auto", autotune=None) == (None, None)
     monkeypatch.delenv("FASTFEED_OVERRIDE")
