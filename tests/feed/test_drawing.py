@@ -57,7 +57,6 @@ def asked(**options: Any) -> Asked:
         ({"seed": 1, "sampler": around(OrderSampler(DATA))}, FeedSampler),
         ({"seed": 1, "batch_sampler": BatchSampler(around(OrderSampler(DATA)), 2, False)}, type(None)),
     ],
-    ids=str,
 )  # fmt: skip
 def test_the_sampler_that_draws(options, kind):
     assert type(sampler_of(DATA, asked(**options))) is kind
