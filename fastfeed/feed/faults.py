@@ -8,6 +8,7 @@ import numpy as np
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 
 from fastfeed.errors import DecodeError, UsageError
+from fastfeed.feed.drawing import EveryRank
 from fastfeed.feed.kept import KeptSampler
 from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.recipe import Recipe
@@ -58,7 +59,7 @@ def pool_of(sampler: object, size: int, *, forced: bool) -> Sequence[Any]:
     Raises:
         UsageError: It does not tell.
     """
-    while type(sampler) is BatchSampler:
+    while type(sampler) is BatchSampler or isinstance(sampler, EveryRank):
         sampler = sampler.sampler
     if isinstance(sampler, OrderSampler | KeptSampler):
         return _Unskipped(sampler.recipe)

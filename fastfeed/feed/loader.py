@@ -1,36 +1,38 @@
 """fastfeed.DataLoader: torch's DataLoader with one import changed."""
 
+import copy
 import logging
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import GenericAlias
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch.utils.data import BatchSampler, Dataset, IterableDataset, IterDataPipe, Sampler
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from fastfeed.errors import UsageError
+from fastfeed.errors import NotResumable, UsageError
 from fastfeed.feed.dataset import PackedDataset
-from fastfeed.feed.drawing import Asked, sampler_of
-from fastfeed.feed.engine import Draw, Engine, EpochIterator, Handed, InnerOptions
+from fastfeed.feed.drawing import Asked, EpochWatch, drawn_from, sampler_of, set_epoch
+from fastfeed.feed.engine import Draw, Engine, EpochIterator, InnerOptions
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.generators import stored_generators
-from fastfeed.feed.inner import HAS_IN_ORDER, in_order_option
+from fastfeed.feed.inner import in_order_option
 from fastfeed.feed.kept import KeptSampler
 from fastfeed.feed.naming import indices_text, sample_id
 from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.planning import plan_of, raise_descriptors, request_of
+from fastfeed.feed.position import Position
 from fastfeed.feed.ranks import Distributed
 from fastfeed.feed.skipping import Skip
 from fastfeed.feed.streams import stream_loader
 from fastfeed.feed.switches import plain_plan, switches
 
-_STATE_VERSION = 1
+_RESUMPTION = ("state_dict", "load_state_dict")
 LOG = logging.getLogger("fastfeed.loader")
 
 
@@ -53,6 +55,11 @@ class DataLoader(TorchDataLoader[Any]):
     base seed, worker seeds and batches are those of torch.utils.data.DataLoader, number for number. *Sample mode*, where
     workers are left to us or seed= is given: torch, numpy and random are seeded for each sample from (base, epoch, index),
     so results do not depend on how many workers there are, how they start, or where a run was resumed.
+
+    Resumption: where the order is the loader's own (seed= or distributed=), it has state_dict(), which gives the position
+    behind the last batch that was handed out, as a dict of a few numbers, the same on every rank; and
+    load_state_dict(state), which makes the next iteration go on from there, with other workers, ranks or batch sizes if
+    you like. Other loaders do not have these two (hasattr is False, so frameworks leave them alone); a call says why.
 
     Args:
         dataset: Any torch dataset.
@@ -135,7 +142,7 @@ class DataLoader(TorchDataLoader[Any]):
         })  # fmt: skip
         given, asked = switch.workers(num_workers, autotune=autotune)
         self.disabled, self.autotune = switch.disabled, asked is None
-        self.rng = switch.rng(rng, decided=self.autotune, seeded=seed is not None)
+        self.rng = switch.rng(rng, decided=self.autotune and not isinstance(dataset, IterableDataset), seeded=seed is not None)
         self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
         self.with_index, self.hang_seconds, self.skip = with_index, hang_seconds, skip
@@ -160,14 +167,13 @@ class DataLoader(TorchDataLoader[Any]):
             workers, collate_fn, drop_last=drop_last, timeout=timeout, worker_init_fn=worker_init_fn, generator=generator,
             pin_memory_device=pin_memory_device, **options, **in_order_option(in_order=in_order),
         )  # fmt: skip
-        if not HAS_IN_ORDER:
-            self.in_order = in_order
-        self._epoch = -1
+        self.__dict__.setdefault("in_order", in_order)  # a torch that does not know it
+        self._epoch, self._watch = -1, EpochWatch()
         self._engine: Engine | None = None
-        self._handed: Handed | None = None
-        """Of the pass that was begun last, unless a position was loaded since."""
         self._told = self._length_asked = False
         self._streaming: TorchDataLoader[Any] | None = None
+        self._position = None if self._own is None or self.disabled else Position(self._own, self.batch_sampler)
+        self._show_position()
 
     # ------------------------------------------------------------------------------------------------ epochs
     def __iter__(self) -> Any:  # noqa: ANN401 - torch's iterator, or ours
@@ -185,20 +191,32 @@ class DataLoader(TorchDataLoader[Any]):
             for line in self.plan.costs:
                 LOG.info("%s", line)
         self._epoch += 1
-        own, epoch = self._own, self._epoch
-        if self._engine is None:
-            batches: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
-            self._engine = Engine(self.dataset, batches, once=own is not None or self.rng == "sample", early=own is not None)
-        # The loader itself is not kept by its passes: `for batch in DataLoader(...)` may be all that knows of it.
-        epoch_of = (lambda: epoch) if own is None else (lambda: own.share.epoch)
-        draw = Draw(epoch_of=epoch_of, generator=self.generator)
+        self._watch.begin(drawn_from(self.sampler, self.batch_sampler), moves=self.rng == "sample")
+        begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), self.error_caps or ErrorCaps())
+        if self._position is not None:
+            self._position.begin(begun)
+        return self._indexed(begun) if self.with_index else begun
+
+    def _draw(self) -> Draw:
+        """What the next pass draws from. It keeps no loader: `for batch in DataLoader(...)` may be all that knows of it."""
+        own, epoch, generator, base = self._own, self._epoch, self.generator, None
         if self.rng == "sample":
             base = self.seed if self.seed is not None else 0 if own is not None else _drawn(self.generator)
-            drawn = torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF)
-            draw = Draw(epoch_of=epoch_of, generator=drawn, base=base, round_batches=self._round_batches())
-        begun = self._engine.epoch(self._inner_options(), self._rules(), draw, self.error_caps or ErrorCaps())
-        self._handed = begun.handed  # not the pass itself: when its user drops it, its workers shall end
-        return self._indexed(begun) if self.with_index else begun
+            generator = torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF)
+        if own is None:
+            return Draw(epoch_of=lambda: epoch, generator=generator, base=base, round_batches=self._round_batches())
+        return Draw(epoch_of=lambda: own.share.epoch, generator=generator, base=base, moved=lambda: own.moved)
+
+    def _running(self) -> Engine:
+        """What makes the passes; kept, as persistent workers are.
+
+        It may be another loader's: Lightning copies what was set on a loader in its hooks to the one that it makes from it.
+        """
+        batches: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
+        if self._engine is None or self._engine.batches is not batches:
+            own = self._own is not None
+            self._engine = Engine(self.dataset, batches, once=own or self.rng == "sample", early=own)
+        return self._engine
 
     def _round_batches(self) -> int | None:
         """Batches of an epoch for a subclass whose one endless pass is read in such parts, as timm's and ultralytics'."""
@@ -241,14 +259,10 @@ class DataLoader(TorchDataLoader[Any]):
         batched = self.batch_sampler is not None
         return FetchRules(batched=batched, collate=self.collate_fn, on_error=self.on_error, replace=replace)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the workers that are kept, as torch's would be if it could be pickled with them."""
-        return {**self.__dict__, "_engine": None, "_streaming": None}
-
     @property
     def _own(self) -> OrderSampler | None:
         """The order of ours that is drawn from: the sampler, or what a batch sampler draws from."""
-        given = self.sampler if self.batch_sampler is None else getattr(self.batch_sampler, "sampler", None)
+        given = drawn_from(self.sampler, self.batch_sampler)
         return given if isinstance(given, OrderSampler) else None
 
     @property
@@ -260,14 +274,14 @@ class DataLoader(TorchDataLoader[Any]):
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch; without a call, each is the next one."""
         self._epoch = epoch - 1
-        if hasattr(self.sampler, "set_epoch"):
-            self.sampler.set_epoch(epoch)
+        self._watch.named()
+        set_epoch(self.sampler, self.batch_sampler, epoch)
 
     def _tell(self) -> None:
         """Warnings about what the first epoch begins with, once."""
         ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         known = self.batch_sampler is None or type(self.batch_sampler) is BatchSampler  # others may give ranks their parts
-        sampler = self.sampler if self.batch_sampler is None else getattr(self.batch_sampler, "sampler", None)
+        sampler = drawn_from(self.sampler, self.batch_sampler)
         whole = type(sampler) in {OrderSampler, KeptSampler} or type(sampler).__module__ == "torch.utils.data.sampler"
         if ranks > 1 and self.distributed is None and known and whole:
             warnings.warn(
@@ -288,11 +302,11 @@ class DataLoader(TorchDataLoader[Any]):
     @property
     def valid(self) -> torch.Tensor:
         """Which samples of the batch that was handed out last are no padding; bool, shape (samples,). See distributed."""
-        own, handed = self._own, self._handed
-        if own is None or handed is None or not handed.batches:
+        handed = None if self._position is None else self._position.handed
+        if self._position is None or handed is None or not handed.batches:
             msg = "valid is of the last batch of a loader with an order of its own (seed= or distributed=)"
             raise UsageError(msg)
-        return torch.from_numpy(own.share.valid(handed.start, handed.start + handed.count))
+        return torch.from_numpy(self._position.order.share.valid(handed.start, handed.start + handed.count))
 
     def _indexed(self, batches: EpochIterator) -> Iterator[Indexed]:
         handed = batches.handed
@@ -304,44 +318,50 @@ class DataLoader(TorchDataLoader[Any]):
             yield Indexed(batch, _positions(indices), keys if len(keys) == len(indices) else None, valid)
 
     # ------------------------------------------------------------------------------------------------ resumption
-    def state_dict(self) -> dict[str, Any]:
-        """Where the epoch is, by the batches that were handed out: a few numbers, the same on every rank.
+    if TYPE_CHECKING:
 
-        Raises:
-            UsageError: The loader has no order of its own.
-        """
-        own, handed = self._resumable(), self._handed
-        if not self.in_order and self.num_workers:
-            msg = "with in_order=False the batches that were handed out are no beginning of the order: there is no position"
-            raise UsageError(msg, hint="Leave in_order out.")
-        if handed is None:
-            return {"version": _STATE_VERSION, "order": dict(own.state(0))}
-        left, batch = own.share.length - handed.samples, self.batch_sampler
-        ends = getattr(batch, "drop_last", False) and left < getattr(batch, "batch_size", 1)  # what is left makes no batch
-        return {"version": _STATE_VERSION, "order": dict(own.state(handed.samples + left if ends else handed.samples))}
+        def state_dict(self) -> dict[str, Any]:
+            """As Position.state_dict, which it is where there are positions."""
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """The next iteration goes on behind the last batch that was handed out; workers and ranks may be others by then.
+        def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+            """As Position.load_state_dict."""
 
-        Raises:
-            UsageError: The loader has no order of its own, or the state is of another one.
-        """
-        own = self._resumable()
-        if state_dict.get("version") != _STATE_VERSION or not isinstance(state_dict.get("order"), Mapping):
-            msg = "this is no state of a fastfeed.DataLoader"
-            raise UsageError(msg, expected=f"version {_STATE_VERSION}", got=repr(state_dict.get("version")))
-        own.load(state_dict["order"])
-        self._handed = None
+    else:  # the class has no such methods: by typing's rules each of its instances would have them
 
-    def _resumable(self) -> OrderSampler:
-        own = self._own
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            """An attribute that is not there; of the two above it is said why."""
+            if name in _RESUMPTION and "sampler" in self.__dict__:
+                raise self._unresumable()
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(msg, name=name, obj=self)
+
+    def _show_position(self) -> None:
+        """Have state_dict and load_state_dict where there are positions; those of a subclass are its own business."""
+        if self._position is not None and self._unresumable() is None:
+            own = {name: getattr(self._position, name) for name in _RESUMPTION if not hasattr(type(self), name)}
+            self.__dict__.update(own)
+
+    def _unresumable(self) -> NotResumable | None:
+        """Why there are no positions; None where there are."""
         if self.disabled:
             msg = "FASTFEED_DISABLE=1 leaves torch's own loader, which has no position to save or to go on from"
-            raise UsageError(msg)
-        if own is None:
+            return NotResumable(msg)
+        if self._own is None:
             msg = "only an order of the loader's own can be gone on with"
-            raise UsageError(msg, hint="Give seed= (or distributed=), and no sampler or batch_sampler.")
-        return own
+            return NotResumable(msg, hint="Give seed= (or distributed=), and no sampler or batch_sampler.")
+        if not self.in_order and self.num_workers:
+            msg = "with in_order=False the batches that are handed out are no beginning of the order: there is no position"
+            return NotResumable(msg, hint="Leave in_order out.")
+        return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the workers that are kept, as torch's would be if it could be pickled with them."""
+        state = {**self.__dict__, "_engine": None, "_streaming": None, "_position": copy.copy(self._position)}
+        return {name: value for name, value in state.items() if name not in _RESUMPTION}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._show_position()
 
 
 def _prove_rng(rng: object) -> None:

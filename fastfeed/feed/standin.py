@@ -12,7 +12,7 @@ import logging
 import sys
 import threading
 from abc import ABCMeta
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -40,10 +40,12 @@ class DataLoader(OurDataLoader, metaclass=ABCMeta):
     def __subclasshook__(cls, other: type) -> Any:  # noqa: ANN401 - a truth value, or NotImplemented
         return issubclass(other, TorchDataLoader) if cls is DataLoader else NotImplemented
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         """Of ours; or of a loader that was pickled by torch's name while torch's class stood there: it is torch's again."""
-        self.__dict__.update(state)
-        if "plan" not in state and type(self) is DataLoader:
+        if "plan" in state or type(self) is not DataLoader:
+            super().__setstate__(state)
+        else:
+            self.__dict__.update(state)
             object.__setattr__(self, "__class__", TorchDataLoader)
 
 

@@ -88,6 +88,10 @@ class TaskOrder:
         self._base, self._epoch_of, self.most_ahead, self._tasks = base, epoch_of, most_ahead, None
         self.round = round_batches
 
+    def begin_anew(self) -> None:
+        """The pass that was begun last begins again: the sampler is asked for its iterator once more."""
+        self._tasks = None
+
     def __iter__(self) -> Iterator[BatchTask]:
         if self._tasks is None or not self._once:
             self.current = Pass(-1, self._base)

@@ -297,3 +297,15 @@ def test_two_processes_find_their_ranks_when_they_draw(tmp_path: Path, monkeypat
         assert len(found[rank]["said"]) == 1, "None says it once, False and a group of one nothing"
         assert "torch.distributed has 2 ranks, and each of them draws every sample: distributed=True" in found[rank]["said"][0]
     assert found[0]["state"] == found[1]["state"] == FeedSampler(11, distributed=(0, 2), seed=1, exact=True).state(2)
+
+
+def test_another_epoch_may_be_named_once_an_iteration_has_begun():
+    sampler = OrderSampler(5, seed=1)
+    found = [sampler.moved]
+    next(iter(sampler))
+    found.append(sampler.moved)
+    for epoch in (0, 3):
+        sampler.set_epoch(epoch)
+        found.append(sampler.moved)
+    next(iter(sampler))
+    assert [*found, sampler.moved] == [False, False, False, True, False]

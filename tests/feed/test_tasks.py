@@ -89,3 +89,12 @@ def test_the_first_batch_may_be_drawn_when_the_pass_begins():
     tasks = iter(made)
     assert drawn == [0] and made.current.epoch == 1
     assert [task.indices for task in tasks] == [[0], [1]]
+
+
+def test_a_pass_may_begin_anew():
+    """The sampler is asked again, and numbers begin at 0."""
+    made = order(BatchSampler(SequentialSampler(range(3)), 2, drop_last=False), once=True)
+    first = made.current if next(iter(made)) else None
+    made.begin_anew()
+    assert [(task.number, task.indices, task.epoch, task.base) for task in made] == [(0, [0, 1], 9, 5), (1, [2], 9, 5)]
+    assert made.current is not first

@@ -6,15 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from helpers import ROOT
-
-from fastfeed.feed.loader import DataLoader
-
-pytestmark = pytest.mark.skipif(
-    hasattr(DataLoader([0], num_workers=0), "state_dict"),  # type: ignore[arg-type]
-    reason="Accelerate asks each loader that has state_dict for its state, and this one has none",
-)
 
 SCRIPT = """
 import sys
