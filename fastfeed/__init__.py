@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
     from fastfeed.feed.dataset import PackedDataset
     from fastfeed.feed.loader import DataLoader
     from fastfeed.feed.opening import open
+    from fastfeed.feed.standin import install, uninstall
     from fastfeed.packer.job import pack
     from fastfeed.packer.result import PackResult, UnpackResult
     from fastfeed.packer.sidecars import SidecarsResult, write_sidecars
@@ -49,8 +50,10 @@ _HOMES = {
     "WorkerDied": "errors",
     "index_tars": "source.tarindex",
     "info": "archive.summary",
+    "install": "feed.standin",
     "open": "feed.opening",
     "pack": "packer.job",
+    "uninstall": "feed.standin",
     "unpack": "packer.unpack",
     "verify": "packer.verify",
     "write_sidecars": "packer.sidecars",
@@ -76,8 +79,10 @@ __all__ = [
     "__version__",
     "index_tars",
     "info",
+    "install",
     "open",
     "pack",
+    "uninstall",
     "unpack",
     "verify",
     "write_sidecars",

@@ -91,7 +91,7 @@ def skip_first_batches(loader: "AcceleratedLoader", num_batches: int = 0) -> "Ac
     Raises:
         UsageError: More batches than the epoch has.
     """
-    loader.skip(num_batches)
+    loader.leave_out(num_batches)
     return loader
 
 

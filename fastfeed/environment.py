@@ -1,4 +1,4 @@
-"""What the environment tells: launchers and ranks, visible devices, the user's cache. The only place that reads it."""
+"""What the environment tells: launchers, devices, caches, fastfeed's own switches. The only place that reads it."""
 
 import os
 import re
@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fastfeed.errors import UsageError
+
+OVERRIDABLE = frozenset({"num_workers", "prefetch_factor", "pin_memory", "persistent_workers"})
+"""Options of a loader that FASTFEED_OVERRIDE may name."""
 
 _LAUNCHERS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 """torchrun, Lightning and Accelerate; Open MPI; MPICH and Intel MPI; srun (SLURM_NTASKS is there in sbatch's script too)."""
@@ -37,6 +40,40 @@ def cache_folders() -> list[str]:
     if not os.path.isabs(cache):
         cache = os.path.join(os.path.expanduser("~"), ".cache")
     return [os.path.join(cache, "fastfeed"), os.path.join(tempfile.gettempdir(), f"fastfeed-{os.getuid()}")]
+
+
+def overrides(environment: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """FASTFEED_OVERRIDE: names of a loader's options, separated by commas, whose explicit values give way to its decisions.
+
+    Args:
+        environment: The environment, as at the time of the call.
+
+    Raises:
+        UsageError: A name that is none of OVERRIDABLE.
+    """
+    text = environment.get("FASTFEED_OVERRIDE", "")
+    names = frozenset(name for part in text.split(",") if (name := part.strip()))
+    unknown = sorted(names - OVERRIDABLE)
+    if unknown:
+        msg = f"the environment variable FASTFEED_OVERRIDE names {', '.join(unknown)}, about which a loader decides nothing"
+        raise UsageError(msg, expected=f"some of {','.join(sorted(OVERRIDABLE))}", got=repr(text))
+    return names
+
+
+def is_disabled(environment: Mapping[str, str] = os.environ) -> bool:
+    """FASTFEED_DISABLE: whether loaders shall be plain torch; 1 says so, 0 and nothing say no.
+
+    Args:
+        environment: The environment, as at the time of the call.
+
+    Raises:
+        UsageError: Something else.
+    """
+    text = environment.get("FASTFEED_DISABLE", "").strip()
+    if text not in {"", "0", "1"}:
+        msg = "the environment variable FASTFEED_DISABLE is a switch"
+        raise UsageError(msg, expected="1, 0 or nothing", got=repr(text))
+    return text == "1"
 
 
 _ALONE = "nothing in the environment tells of other ranks"

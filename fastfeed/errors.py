@@ -5,6 +5,7 @@
     FastfeedError                      exit code
       UsageError (ValueError)          2    the call or the command line is wrong
         NoClasses (AttributeError)          the dataset has no classes to name
+        NotResumable (AttributeError)       the loader has no positions to go on from
         NoSuchPosition (IndexError)         beyond the dataset
       SourceError                      3    the files to pack cannot be used as they are
         SourceUnreadable                    vanished, no permission, not a regular file, an I/O error
@@ -107,6 +108,10 @@ class UsageError(FastfeedError, ValueError):
 
 class NoClasses(UsageError, AttributeError):
     """The dataset has no classes: hasattr(dataset, "classes") is then False, as code written for torchvision expects."""
+
+
+class NotResumable(UsageError, AttributeError):
+    """The loader has no positions: hasattr(loader, "state_dict") is then False, as code that saves checkpoints expects."""
 
 
 class NoSuchPosition(UsageError, IndexError):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fastfeed.environment import cache_folders, launch_config, launched_processes
+from fastfeed.environment import OVERRIDABLE, cache_folders, is_disabled, launch_config, launched_processes, overrides
 from fastfeed.errors import UsageError
 
 
@@ -21,6 +21,35 @@ def test_what_can_be_made_again_lies_in_the_users_cache_or_the_temporary_folder(
         assert cache_folders() == [first, last]
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folders() == ["/home/me/.cache/fastfeed", last]
+
+
+# ---------------------------------------------------------------------------------------------------- switches
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [(None, []), ("", []), (" , ", []), ("num_workers", ["num_workers"]), (",".join(OVERRIDABLE), OVERRIDABLE),
+     (" prefetch_factor , num_workers,", ["num_workers", "prefetch_factor"])],
+)  # fmt: skip
+def test_options_that_give_way(text, names):
+    assert overrides({} if text is None else {"FASTFEED_OVERRIDE": text}) == set(names)
+
+
+def test_an_option_that_cannot_give_way():
+    with pytest.raises(UsageError) as caught:
+        overrides({"FASTFEED_OVERRIDE": "num_workers,batch_size, workers"})
+    assert str(caught.value) == (
+        "the environment variable FASTFEED_OVERRIDE names batch_size, workers, about which a loader decides nothing: expected "
+        "some of num_workers,persistent_workers,pin_memory,prefetch_factor, got 'num_workers,batch_size, workers'"
+    )
+
+
+@pytest.mark.parametrize(("text", "is_on"), [(None, False), ("", False), ("0", False), ("1", True), (" 1 ", True)])
+def test_the_switch(text, is_on):
+    assert is_disabled({} if text is None else {"FASTFEED_DISABLE": text}) is is_on
+
+
+def test_a_switch_that_says_something_else():
+    with pytest.raises(UsageError, match="FASTFEED_DISABLE is a switch: expected 1, 0 or nothing, got 'yes'"):
+        is_disabled({"FASTFEED_DISABLE": "yes"})
 
 
 # ---------------------------------------------------------------------------------------------------- launchers

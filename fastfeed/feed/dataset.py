@@ -20,10 +20,10 @@ from fastfeed.feed.columns import Columns
 from fastfeed.feed.extra import Extra, join
 from fastfeed.feed.fields import Decoder
 from fastfeed.feed.selectable import Selectable
-from fastfeed.feed.skipping import Skip, kept_positions
+from fastfeed.feed.skipping import Skip, kept_positions, named
 from fastfeed.feed.views import MemberFile, Samples
 from fastfeed.media import is_image_field
-from fastfeed.sample import SampleId, SkipEntry
+from fastfeed.sample import SampleId, SkipEntry, SkipList
 from fastfeed.store.members import MemberReader, Reader, store_of
 from fastfeed.trace import NULL, Recorder
 from fastfeed.units import format_count
@@ -306,6 +306,11 @@ class PackedDataset(Selectable, Dataset[Any]):
         """
         position = self._position(index)
         return SampleId(position, self._archive.key(position), self._archive.source(position))
+
+    def named_by(self, entries: SkipList) -> NDArray[np.bool_]:
+        """Which samples a skip list names; bool, shape (samples,). Also a view asks it about the whole dataset."""
+        found = named(entries, self._archive)
+        return found if self.selection is None else found[self.selection.positions]
 
     def __repr__(self) -> str:
         archive = self._archive

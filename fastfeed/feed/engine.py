@@ -59,6 +59,10 @@ class Draw:
     generator: torch.Generator | None
     base: int | None = None
     """Of sample mode's random numbers; None in torch mode."""
+    round_batches: int | None = None
+    """Batches of an epoch, where one pass goes through several; None where it is one."""
+    moved: Callable[[], bool] = bool
+    """Whether another epoch was named since the pass has begun; it then begins anew, if no batch was handed out."""
 
 
 class Engine:
@@ -72,7 +76,7 @@ class Engine:
     """
 
     def __init__(self, dataset: Any, batches: Iterable[Any], *, once: bool, early: bool) -> None:  # noqa: ANN401
-        self.dataset, self._batches, self._once, self._early = dataset, batches, once, early
+        self.dataset, self.batches, self._once, self._early = dataset, batches, once, early
         self._kept: _Made | None = None
         self._last: weakref.ref[EpochIterator] | None = None
 
@@ -86,7 +90,8 @@ class Engine:
         if made is None or (made.options, made.rules) != (options, rules):
             self.close()
             made = self._make(options, rules, draw.generator)
-        made.order.begin(draw.base, draw.epoch_of, most_ahead)
+        made.order.begin(draw.base, draw.epoch_of, most_ahead, draw.round_batches)
+        made.moved = draw.moved
         made.loader.generator = draw.generator
         inner = iter(made.loader)
         if options.num_workers:
@@ -104,7 +109,7 @@ class Engine:
 
     def _make(self, options: InnerOptions, rules: FetchRules, generator: torch.Generator | None) -> "_Made":
         count = options.num_workers
-        order = TaskOrder(self._batches, batched=rules.batched, once=self._once, early=self._early)
+        order = TaskOrder(self.batches, batched=rules.batched, once=self._once, early=self._early)
         workers = Workers(count, stacks=options.hang_seconds > 0 or options.timeout > 0) if count else None
         init = None
         if workers is not None:
@@ -142,6 +147,8 @@ class _Made:
     crew: Crew
     options: InnerOptions
     rules: FetchRules
+    moved: Callable[[], bool] = bool
+    """Draw's, of the last pass."""
 
 
 @dataclass(slots=True)
@@ -202,6 +209,8 @@ class EpochIterator:
         """
         if self._broken is not None:
             raise RuntimeError(self._broken)
+        if not self.handed.batches and self.made.moved():
+            self._begin_anew()
         asked = time.monotonic()
         try:
             answer = self._take()
@@ -228,6 +237,16 @@ class EpochIterator:
         for listener in self._listeners:
             listener.delivered(delivery)
         self._given = time.monotonic()
+
+    def _begin_anew(self) -> None:
+        """With another epoch. What was fetched ahead is dropped, and its workers end unless they are persistent."""
+        self._early.clear()
+        self._inner = iter(())
+        self.made.order.begin_anew()
+        self._inner = iter(self.made.loader)
+        self._pass = self.made.order.current
+        if self.made.options.num_workers:
+            name_deaths()
 
     def _lost(self, error: RuntimeError) -> WorkerLost:
         lost = self.made.crew.lost(error)

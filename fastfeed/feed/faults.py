@@ -8,6 +8,8 @@ import numpy as np
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 
 from fastfeed.errors import DecodeError, UsageError
+from fastfeed.feed.drawing import EveryRank
+from fastfeed.feed.kept import KeptSampler
 from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.recipe import Recipe
 from fastfeed.feed.seeds import mix, number_of
@@ -57,9 +59,11 @@ def pool_of(sampler: object, size: int, *, forced: bool) -> Sequence[Any]:
     Raises:
         UsageError: It does not tell.
     """
-    while isinstance(sampler, BatchSampler) and type(sampler).__iter__ is BatchSampler.__iter__:  # it draws as torch's does
+    while isinstance(sampler, EveryRank) or (
+        isinstance(sampler, BatchSampler) and type(sampler).__iter__ is BatchSampler.__iter__  # it draws as torch's does
+    ):
         sampler = sampler.sampler
-    if isinstance(sampler, OrderSampler):
+    if isinstance(sampler, OrderSampler | KeptSampler):
         return _Unskipped(sampler.recipe)
     if isinstance(sampler, SubsetRandomSampler):
         return sampler.indices

@@ -1,31 +1,39 @@
 """fastfeed.DataLoader: torch's DataLoader with one import changed."""
 
+import copy
 import logging
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from dataclasses import replace
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch.utils.data import BatchSampler, Dataset, IterableDataset, IterDataPipe, Sampler
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from fastfeed.errors import UsageError
+from fastfeed.errors import NotResumable, UsageError
 from fastfeed.feed.dataset import PackedDataset
-from fastfeed.feed.engine import Draw, Engine, EpochIterator, Handed, InnerOptions
+from fastfeed.feed.drawing import Asked, EpochWatch, drawn_from, sampler_of, set_epoch
+from fastfeed.feed.engine import Draw, Engine, EpochIterator, InnerOptions
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.generators import stored_generators
-from fastfeed.feed.inner import HAS_IN_ORDER, in_order_option
+from fastfeed.feed.inner import in_order_option
+from fastfeed.feed.kept import KeptSampler
 from fastfeed.feed.naming import indices_text, sample_id
-from fastfeed.feed.order import FeedSampler, OrderSampler
+from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.planning import plan_of, raise_descriptors, request_of
+from fastfeed.feed.position import Position
 from fastfeed.feed.ranks import Distributed
+from fastfeed.feed.skipping import Skip
 from fastfeed.feed.streaming import Streaming
 from fastfeed.feed.swapped import asking, notice_swap
+from fastfeed.feed.switches import plain_plan, switches
 
-_STATE_VERSION = 1
+_RESUMPTION = ("state_dict", "load_state_dict")
 LOG = logging.getLogger("fastfeed.loader")
 
 
@@ -48,6 +56,11 @@ class DataLoader(TorchDataLoader[Any]):
     base seed, worker seeds and batches are those of torch.utils.data.DataLoader, number for number. *Sample mode*, where
     workers are left to us or seed= is given: torch, numpy and random are seeded for each sample from (base, epoch, index),
     so results do not depend on how many workers there are, how they start, or where a run was resumed.
+
+    Resumption: where the order is the loader's own (seed= or distributed=), it has state_dict(), which gives the position
+    behind the last batch that was handed out, as a dict of a few numbers, the same on every rank; and
+    load_state_dict(state), which makes the next iteration go on from there, with other workers, ranks or batch sizes if
+    you like. Other loaders do not have these two (hasattr is False, so frameworks leave them alone); a call says why.
 
     Args:
         dataset: Any torch dataset.
@@ -73,6 +86,8 @@ class DataLoader(TorchDataLoader[Any]):
             valid); a process group, or (rank, world); False says that every rank shall read everything. Left out, nothing
             is sharded, as in torch, with a warning where there are several ranks.
         shuffle_mode: "full", or "block": sequential reading for disks and network file systems (feed/block.py).
+        skip: A skip list (JSONL file): its samples are left out before anything is sharded. It is matched here, by source,
+            then key, by index only with the dataset's digest; indices stay those of the whole dataset (feed/leftout.py).
         on_error: "raise" (default), "skip" or "replace": what a sample does that cannot be fetched.
         force_on_error: Let on_error skip or replace also where nothing is shuffled.
         error_caps: How many faults on_error tolerates.
@@ -109,6 +124,7 @@ class DataLoader(TorchDataLoader[Any]):
         rng: str | None = None,
         distributed: Distributed = None,
         shuffle_mode: str = "full",
+        skip: Skip | None = None,
         on_error: str = "raise",
         force_on_error: bool = False,
         error_caps: ErrorCaps | None = None,
@@ -116,79 +132,54 @@ class DataLoader(TorchDataLoader[Any]):
         hang_seconds: float = 30.0,
         autotune: bool | None = None,
     ) -> None:
-        if rng not in {None, "torch", "sample"}:
-            msg = "rng is 'torch' or 'sample'"
-            raise UsageError(msg, got=repr(rng))
+        _prove_rng(rng)
         _prove_stream(dataset, {"rng": rng == "sample", "on_error": on_error != "raise", "with_index": with_index})
         prove_policy(
             on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error
         )
-        self.autotune = num_workers is None or num_workers == "auto" or bool(autotune)
-        asked = None if self.autotune else cast("int", num_workers)
-        self.rng = rng or ("sample" if asked is None or seed is not None else "torch")
+        switch = switches({
+            "on_error": on_error != "raise", "with_index": with_index, "rng='sample'": rng == "sample",
+            "distributed='exact'": distributed == "exact",
+        })  # fmt: skip
+        given, asked = switch.workers(num_workers, autotune=autotune)
+        self.disabled, self.autotune = switch.disabled, asked is None
+        self.rng = switch.rng(rng, decided=self.autotune and not isinstance(dataset, IterableDataset), seeded=seed is not None)
         self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
-        self.with_index, self.hang_seconds = with_index, hang_seconds
-        ours = self._order_of(dataset, shuffle=bool(shuffle), drop_last=drop_last, given=(sampler, batch_sampler))
-        request = request_of(dataset, batch_size, asked, {
+        self.with_index, self.hang_seconds, self.skip = with_index, hang_seconds, skip
+        ours = sampler_of(dataset, Asked(
+            sampler=sampler, batch_sampler=batch_sampler, shuffle=bool(shuffle), drop_last=drop_last, generator=generator,
+            seed=seed, distributed=distributed, shuffle_mode=shuffle_mode, skip=skip,
+        ))  # fmt: skip
+        options = {
             "prefetch_factor": prefetch_factor, "pin_memory": pin_memory, "persistent_workers": persistent_workers,
             "multiprocessing_context": multiprocessing_context,
-        })  # fmt: skip
-        own, numbers = isinstance(dataset, PackedDataset), self.rng == "torch"
-        self.plan = plan_of(dataset, request, own=own, block_order=shuffle_mode == "block", torch_numbers=numbers)
+        }  # fmt: skip
+        request = replace(request_of(dataset, batch_size, given, options), override=switch.gives_way)
+        self.plan = plain_plan(request) if self.disabled else plan_of(
+            dataset, request, own=isinstance(dataset, PackedDataset), block_order=shuffle_mode == "block",
+            torch_numbers=self.rng == "torch",
+        )  # fmt: skip
         """What was decided, and why: print it."""
-        workers = self.plan.num_workers if asked is None else asked
-        if asked is None and not workers:
-            prefetch_factor = multiprocessing_context = None
-            persistent_workers = False
-        ahead = self.plan.prefetch_factor if prefetch_factor is None and workers else prefetch_factor
+        workers, options = switch.settled(self.plan, asked, options)
         super().__init__(
             dataset, batch_size, None if ours is not None else shuffle, ours if ours is not None else sampler,
             batch_sampler,  # type: ignore[arg-type]  # torch's annotation says lists, its code takes any batch
-            workers, collate_fn, self.plan.pin_memory if pin_memory is None else pin_memory, drop_last, timeout, worker_init_fn,
-            multiprocessing_context, generator, prefetch_factor=ahead,
-            persistent_workers=self.plan.persistent_workers if persistent_workers is None else persistent_workers,
-            pin_memory_device=pin_memory_device, **in_order_option(in_order=in_order),
+            workers, collate_fn, drop_last=drop_last, timeout=timeout, worker_init_fn=worker_init_fn, generator=generator,
+            pin_memory_device=pin_memory_device, **options, **in_order_option(in_order=in_order),
         )  # fmt: skip
-        if not HAS_IN_ORDER:
-            self.in_order = in_order
-        self._epoch = -1
+        self.__dict__.setdefault("in_order", in_order)  # a torch that does not know it
+        self._epoch, self._watch = -1, EpochWatch()
         self._engine: Engine | None = None
-        self._handed: Handed | None = None
-        """Of the pass that was begun last, unless a position was loaded since."""
         self._told = self._length_asked = False
         self._streaming: Streaming | None = None
-
-    def _order_of(self, dataset: Any, *, shuffle: bool, drop_last: bool, given: tuple[Any, Any]) -> OrderSampler | None:  # noqa: ANN401
-        """Our sampler, where something was asked for that only it can do."""
-        sharded = self.distributed is not None and self.distributed is not False
-        asked = {"seed": self.seed is not None, "distributed": sharded, "shuffle_mode": self.shuffle_mode != "full"}
-        wanted = [f"{name}={getattr(self, name)!r}" for name, is_asked in asked.items() if is_asked]
-        if not wanted or any(map(_drawn_by_us, given)):
-            return None
-        streams = isinstance(dataset, IterableDataset)
-        if streams or any(part is not None for part in given):
-            if not streams and not sharded and self.shuffle_mode == "full":
-                return None  # a sampler of one's own with sample mode's random numbers
-            what = "an IterableDataset" if streams else "a sampler or batch_sampler of one's own"
-            msg = f"{', '.join(wanted)} needs the loader's own order, and {what} has another"
-            raise UsageError(msg, hint="Leave sampler and batch_sampler out, or leave these out.")
-        if self.shuffle_mode not in {"full", "block"}:
-            msg = "shuffle_mode is 'full' or 'block'"
-            raise UsageError(msg, got=repr(self.shuffle_mode))
-        if self.shuffle_mode == "block" and not shuffle:
-            msg = "shuffle_mode='block' says how to shuffle, and shuffle is not asked for"
-            raise UsageError(msg, expected="shuffle=True", got="shuffle=False")
-        labels = getattr(dataset, "targets", None) if self.shuffle_mode == "block" else None
-        options: dict[str, Any] = {"shuffle": shuffle, "seed": self.seed or 0, "mode": self.shuffle_mode, "labels": labels}
-        if self.distributed is None:
-            return OrderSampler(dataset, **options)
-        return FeedSampler(dataset, distributed=self.distributed, drop_last=drop_last, **options)
+        self._position = None if self._own is None or self.disabled else Position(self._own, self.batch_sampler)
+        self._show_position()
 
     # ------------------------------------------------------------------------------------------------ epochs
     def __iter__(self) -> Any:  # noqa: ANN401 - torch's iterator, or ours
         """Begin an epoch."""
-        if isinstance(self.dataset, IterDataPipe):
+        if self.disabled or isinstance(self.dataset, IterDataPipe):
             return super().__iter__()
         if self.num_workers:
             self.check_worker_number_rationality()  # as torch does each time
@@ -201,19 +192,42 @@ class DataLoader(TorchDataLoader[Any]):
             for line in self.plan.costs:
                 LOG.info("%s", line)
         self._epoch += 1
-        own, epoch = self._own, self._epoch
-        if self._engine is None:
-            batches: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
-            self._engine = Engine(self.dataset, batches, once=own is not None or self.rng == "sample", early=own is not None)
-        # The loader itself is not kept by its passes: `for batch in DataLoader(...)` may be all that knows of it.
-        epoch_of = (lambda: epoch) if own is None else (lambda: own.share.epoch)
-        draw = Draw(epoch_of=epoch_of, generator=self.generator)
+        self._watch.begin(drawn_from(self.sampler, self.batch_sampler), moves=self.rng == "sample")
+        begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), self.error_caps or ErrorCaps())
+        if self._position is not None:
+            self._position.begin(begun)
+        return self._indexed(begun) if self.with_index else begun
+
+    def _draw(self) -> Draw:
+        """What the next pass draws from. It keeps no loader: `for batch in DataLoader(...)` may be all that knows of it."""
+        own, epoch, generator, base = self._own, self._epoch, self.generator, None
         if self.rng == "sample":
             base = self.seed if self.seed is not None else 0 if own is not None else _drawn(self.generator)
-            draw = Draw(epoch_of=epoch_of, generator=torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF), base=base)
-        begun = self._engine.epoch(self._inner_options(), self._rules(), draw, self.error_caps or ErrorCaps())
-        self._handed = begun.handed  # not the pass itself: when its user drops it, its workers shall end
-        return self._indexed(begun) if self.with_index else begun
+            generator = torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF)
+        if own is None:
+            return Draw(epoch_of=lambda: epoch, generator=generator, base=base, round_batches=self._round_batches())
+        return Draw(epoch_of=lambda: own.share.epoch, generator=generator, base=base, moved=lambda: own.moved)
+
+    def _running(self) -> Engine:
+        """What makes the passes; kept, as persistent workers are.
+
+        It may be another loader's: Lightning copies what was set on a loader in its hooks to the one that it makes from it.
+        """
+        batches: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
+        if self._engine is None or self._engine.batches is not batches:
+            own = self._own is not None
+            self._engine = Engine(self.dataset, batches, once=own or self.rng == "sample", early=own)
+        return self._engine
+
+    def _round_batches(self) -> int | None:
+        """Batches of an epoch for a subclass whose one endless pass is read in such parts, as timm's and ultralytics'."""
+        return len(self) if type(self).__len__ is not DataLoader.__len__ else None
+
+    def _get_iterator(self) -> Any:  # noqa: ANN401 - as __iter__
+        """Named by torch: begins a pass, for subclasses that have an __iter__ of their own (ultralytics' reset)."""
+        return super()._get_iterator() if self.disabled or isinstance(self.dataset, IterDataPipe) else DataLoader.__iter__(self)
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # as torch's, DataLoader[int] is a type
 
     def _stream(self) -> Streaming:
         """The loader of an IterableDataset, as torch's with what it would hang at told instead (feed/streaming.py)."""
@@ -246,10 +260,6 @@ class DataLoader(TorchDataLoader[Any]):
         batched = self.batch_sampler is not None
         return FetchRules(batched=batched, collate=self.collate_fn, on_error=self.on_error, replace=replace)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the workers that are kept, as torch's would be if it could be pickled with them."""
-        return {**self.__dict__, "_engine": None, "_streaming": None}
-
     @property
     def _is_accelerate_prepared(self) -> bool:
         """Asked by Accelerate just before it puts a plain loader in this one's place (feed/swapped.py)."""
@@ -259,7 +269,7 @@ class DataLoader(TorchDataLoader[Any]):
     @property
     def _own(self) -> OrderSampler | None:
         """The order of ours that is drawn from: the sampler, or what a batch sampler draws from."""
-        given = self.sampler if self.batch_sampler is None else getattr(self.batch_sampler, "sampler", None)
+        given = drawn_from(self.sampler, self.batch_sampler)
         return given if isinstance(given, OrderSampler) else None
 
     @property
@@ -271,15 +281,15 @@ class DataLoader(TorchDataLoader[Any]):
     def set_epoch(self, epoch: int) -> None:
         """The next iteration is this epoch; without a call, each is the next one."""
         self._epoch = epoch - 1
-        if hasattr(self.sampler, "set_epoch"):
-            self.sampler.set_epoch(epoch)
+        self._watch.named()
+        set_epoch(self.sampler, self.batch_sampler, epoch)
 
     def _tell(self) -> None:
         """Warnings about what the first epoch begins with, once."""
         ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         known = self.batch_sampler is None or type(self.batch_sampler) is BatchSampler  # others may give ranks their parts
-        sampler = self.sampler if self.batch_sampler is None else getattr(self.batch_sampler, "sampler", None)
-        whole = type(sampler) is OrderSampler or type(sampler).__module__ == "torch.utils.data.sampler"
+        sampler = drawn_from(self.sampler, self.batch_sampler)
+        whole = type(sampler) in {OrderSampler, KeptSampler} or type(sampler).__module__ == "torch.utils.data.sampler"
         if ranks > 1 and self.distributed is None and known and whole:
             warnings.warn(
                 f"torch.distributed has {ranks} ranks, and each of them will read every sample: distributed=True gives "
@@ -299,11 +309,11 @@ class DataLoader(TorchDataLoader[Any]):
     @property
     def valid(self) -> torch.Tensor:
         """Which samples of the batch that was handed out last are no padding; bool, shape (samples,). See distributed."""
-        own, handed = self._own, self._handed
-        if own is None or handed is None or not handed.batches:
+        handed = None if self._position is None else self._position.handed
+        if self._position is None or handed is None or not handed.batches:
             msg = "valid is of the last batch of a loader with an order of its own (seed= or distributed=)"
             raise UsageError(msg)
-        return torch.from_numpy(own.share.valid(handed.start, handed.start + handed.count))
+        return torch.from_numpy(self._position.order.share.valid(handed.start, handed.start + handed.count))
 
     def _indexed(self, batches: EpochIterator) -> Iterator[Indexed]:
         handed = batches.handed
@@ -315,41 +325,56 @@ class DataLoader(TorchDataLoader[Any]):
             yield Indexed(batch, _positions(indices), keys if len(keys) == len(indices) else None, valid)
 
     # ------------------------------------------------------------------------------------------------ resumption
-    def state_dict(self) -> dict[str, Any]:
-        """Where the epoch is, by the batches that were handed out: a few numbers, the same on every rank.
+    if TYPE_CHECKING:
 
-        Raises:
-            UsageError: The loader has no order of its own.
-        """
-        own, handed = self._resumable(), self._handed
-        if not self.in_order and self.num_workers:
-            msg = "with in_order=False the batches that were handed out are no beginning of the order: there is no position"
-            raise UsageError(msg, hint="Leave in_order out.")
-        if handed is None:
-            return {"version": _STATE_VERSION, "order": dict(own.state(0))}
-        left, batch = own.share.length - handed.samples, self.batch_sampler
-        ends = getattr(batch, "drop_last", False) and left < getattr(batch, "batch_size", 1)  # what is left makes no batch
-        return {"version": _STATE_VERSION, "order": dict(own.state(handed.samples + left if ends else handed.samples))}
+        def state_dict(self) -> dict[str, Any]:
+            """As Position.state_dict, which it is where there are positions."""
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """The next iteration goes on behind the last batch that was handed out; workers and ranks may be others by then.
+        def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+            """As Position.load_state_dict."""
 
-        Raises:
-            UsageError: The loader has no order of its own, or the state is of another one.
-        """
-        own = self._resumable()
-        if state_dict.get("version") != _STATE_VERSION or not isinstance(state_dict.get("order"), Mapping):
-            msg = "this is no state of a fastfeed.DataLoader"
-            raise UsageError(msg, expected=f"version {_STATE_VERSION}", got=repr(state_dict.get("version")))
-        own.load(state_dict["order"])
-        self._handed = None
+    else:  # the class has no such methods: by typing's rules each of its instances would have them
 
-    def _resumable(self) -> OrderSampler:
-        own = self._own
-        if own is None:
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            """An attribute that is not there; of the two above it is said why."""
+            if name in _RESUMPTION and "sampler" in self.__dict__:
+                raise self._unresumable()
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(msg, name=name, obj=self)
+
+    def _show_position(self) -> None:
+        """Have state_dict and load_state_dict where there are positions; those of a subclass are its own business."""
+        if self._position is not None and self._unresumable() is None:
+            own = {name: getattr(self._position, name) for name in _RESUMPTION if not hasattr(type(self), name)}
+            self.__dict__.update(own)
+
+    def _unresumable(self) -> NotResumable | None:
+        """Why there are no positions; None where there are."""
+        if self.disabled:
+            msg = "FASTFEED_DISABLE=1 leaves torch's own loader, which has no position to save or to go on from"
+            return NotResumable(msg)
+        if self._own is None:
             msg = "only an order of the loader's own can be gone on with"
-            raise UsageError(msg, hint="Give seed= (or distributed=), and no sampler or batch_sampler.")
-        return own
+            return NotResumable(msg, hint="Give seed= (or distributed=), and no sampler or batch_sampler.")
+        if not self.in_order and self.num_workers:
+            msg = "with in_order=False the batches that are handed out are no beginning of the order: there is no position"
+            return NotResumable(msg, hint="Leave in_order out.")
+        return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the workers that are kept, as torch's would be if it could be pickled with them."""
+        state = {**self.__dict__, "_engine": None, "_streaming": None, "_position": copy.copy(self._position)}
+        return {name: value for name, value in state.items() if name not in _RESUMPTION}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._show_position()
+
+
+def _prove_rng(rng: object) -> None:
+    if rng not in {None, "torch", "sample"}:
+        msg = "rng is 'torch' or 'sample'"
+        raise UsageError(msg, got=repr(rng))
 
 
 def _prove_stream(dataset: object, asked: Mapping[str, bool]) -> None:
@@ -362,11 +387,6 @@ def _prove_stream(dataset: object, asked: Mapping[str, bool]) -> None:
     if wanted and isinstance(dataset, IterableDataset):
         msg = f"{' and '.join(wanted)} is about samples by index, and those of an IterableDataset have none"
         raise UsageError(msg, hint="Leave it out, or give the dataset __len__ and __getitem__.")
-
-
-def _drawn_by_us(given: Any) -> bool:  # noqa: ANN401 - a sampler or batch sampler
-    """Whether an order of ours decides already: a loader that a framework makes again brings it along."""
-    return isinstance(given, OrderSampler) or isinstance(getattr(given, "sampler", None), OrderSampler)
 
 
 def _positions(indices: list[Any]) -> torch.Tensor:

@@ -11,6 +11,7 @@ and neither the position nor the mask of valid samples needs to know where batch
 rules ask for: a loader made with ``batch_size`` and ``sampler``, which it can make again from these two.
 """
 
+import copy
 import operator
 import warnings
 from collections.abc import Iterator, Mapping, Sized
@@ -108,6 +109,11 @@ class OrderSampler(Sampler[int]):
                 f"{before}: load it after set_epoch({epoch}), or call set_epoch({before}) to go on from it.",
                 stacklevel=2,
             )
+
+    @property
+    def moved(self) -> bool:
+        """Whether set_epoch has named another epoch than that of the iteration that was begun last."""
+        return self._begun is not None and not self._cursor.begun and self._cursor.epoch != self._begun.epoch
 
     def __iter__(self) -> Iterator[int]:
         """Positions of this rank's samples; epoch and ranks are settled now, not when the first sample is asked for.
@@ -276,6 +282,12 @@ class FeedSampler(OrderSampler, DistributedSampler[int]):  # type: ignore[overri
 
     def _share_of(self, epoch: int, start: int, ranks: Ranks) -> Share:
         return Share(size=self.size, epoch=epoch, start=start, ranks=ranks, drop_last=self.drop_last, run=self.run)
+
+    def take_over(self, other: OrderSampler) -> None:
+        """Draw the order of another sampler of the same dataset, from where that one is."""
+        self._recipe, self._cursor = copy.copy(other.recipe), copy.copy(other._cursor)  # noqa: SLF001 - one of ours
+        if not self._cursor.loaded:  # a position brings its lanes; those that a number of ranks settled are settled anew
+            self._recipe.lanes = self._recipe.given_lanes
 
     @property
     def rank(self) -> int:  # type: ignore[override]

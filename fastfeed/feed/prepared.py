@@ -10,6 +10,7 @@ from torch.utils.data import BatchSampler, DistributedSampler, IterableDataset, 
 from fastfeed.errors import UsageError
 from fastfeed.feed.loader import DataLoader
 from fastfeed.feed.order import FeedSampler, OrderSampler
+from fastfeed.feed.position import Position
 from fastfeed.feed.ranks import Distributed, Share
 
 _END: Final = object()
@@ -77,8 +78,10 @@ class PreparedLoader(DataLoader):
         self._mine: FeedSampler | None = None
         """Where the order is ours."""
         self._synchronized: torch.Generator | None = None
-        self._handed, self.passes, self._left_out, self._coming = None, 0, 0, 0
+        self.passes = self._left_out = self._coming = 0
         self._share()
+        self._position = None if self._own is None or self.disabled else Position(self._own, self.batch_sampler)
+        self._show_position()
 
     # ------------------------------------------------------------------------------------------------ whose samples
     def _share(self) -> None:
@@ -173,7 +176,7 @@ class PreparedLoader(DataLoader):
             if isinstance(one, _HasEpoch):
                 one.set_epoch(epoch)
 
-    def skip(self, batches: int) -> None:
+    def leave_out(self, batches: int) -> None:
         """Let the next pass leave out its first batches. In an order of ours they are not fetched; else they are dropped.
 
         Raises:
@@ -192,7 +195,8 @@ class PreparedLoader(DataLoader):
         consumed = mine.size if batches == most else start + batches * self._step
         mine.load({**mine.state(), "epoch": epoch, "consumed": consumed})
         mine.set_epoch(epoch)  # also where nothing of it is left
-        self._handed = None
+        if self._position is not None:
+            self._position.handed = None
 
     @staticmethod
     def _to_come(mine: FeedSampler) -> Share:

@@ -119,7 +119,7 @@ def plan_workers(request: WorkerRequest, facts: SizingFacts) -> WorkerPlan:
             *_reasons(facts, works=works),
             *persist_why,
             pin_why,
-            *_overridden(request),
+            *_overridden(request, facts),
         ),
         costs=costs(asked, facts, Decision(start=start, count=count, setting=setting, ceilings=known, gate=gate)),
         processors=facts.machine.share.processors,
@@ -300,6 +300,9 @@ def _reasons(facts: SizingFacts, *, works: bool) -> list[str]:
     return said
 
 
-def _overridden(request: WorkerRequest) -> list[str]:
+def _overridden(request: WorkerRequest, facts: SizingFacts) -> list[str]:
     given = [name for name in sorted(request.override) if getattr(request, name) is not None]
-    return [f"{name}={getattr(request, name)} was given and gives way to ours (FASTFEED_OVERRIDE)" for name in given]
+    said = [f"{name}={getattr(request, name)} was given and gives way to ours (FASTFEED_OVERRIDE)" for name in given]
+    if "num_workers" in given and not facts.torch_numbers:
+        said.append("random numbers are drawn anew for each sample, so that results do not depend on our number of workers")
+    return said

@@ -70,17 +70,27 @@ class TaskOrder:
         """So many batches may be on their way or waiting for their turn; None for as many as the workers take."""
         self._epoch_of: Callable[[], int] = int
         self._base: int | None = None
+        self.round: int | None = None
+        """So many batches are an epoch, where a pass has several; None where it has one."""
         self._tasks: _Tasks | None = None
 
-    def begin(self, base: int | None, epoch_of: Callable[[], int], most_ahead: int | None) -> None:
+    def begin(
+        self, base: int | None, epoch_of: Callable[[], int], most_ahead: int | None, round_batches: int | None = None
+    ) -> None:
         """The iterators that are asked for next are of a new pass.
 
         Args:
             base: What sample mode draws from; None in torch mode.
             epoch_of: Which epoch the pass is, once the sampler was asked for its iterator (and its first batch, if early).
             most_ahead: As the attribute.
+            round_batches: As the attribute round.
         """
         self._base, self._epoch_of, self.most_ahead, self._tasks = base, epoch_of, most_ahead, None
+        self.round = round_batches
+
+    def begin_anew(self) -> None:
+        """The pass that was begun last begins again: the sampler is asked for its iterator once more."""
+        self._tasks = None
 
     def __iter__(self) -> Iterator[BatchTask]:
         if self._tasks is None or not self._once:
@@ -100,6 +110,7 @@ class _Tasks:
 
     def __init__(self, order: TaskOrder, current: Pass, batches: Iterator[Any]) -> None:
         self._most_ahead, self._batched, self._pass, self._batches = order.most_ahead, order.batched, current, batches
+        self._round = order.round
         self._number = self._start = 0
         self._first: list[Any] = []
 
@@ -127,7 +138,8 @@ class _Tasks:
         number, count = self._number, len(indices) if self._batched else 1
         current.pending[number] = Drawn(indices, self._start, count)
         self._number, self._start = number + 1, self._start + count
-        return BatchTask(number, indices, current.epoch, current.base)
+        epoch = current.epoch + (number // self._round if self._round else 0)
+        return BatchTask(number, indices, epoch, current.base)
 
 
 _END = object()

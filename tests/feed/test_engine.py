@@ -1,5 +1,5 @@
 import pytest
-from loading import At, Calls, Numbers, Raise, Raises
+from loading import At, Calls, Numbers, Raise, Raises, children
 
 from fastfeed.feed.engine import Draw, Engine, InnerOptions
 from fastfeed.feed.faults import ErrorCaps
@@ -109,3 +109,17 @@ def test_the_end_is_proved():
     begun._pass.pending[7] = begun._pass.pending.get(7) or type("D", (), {"indices": [9]})()
     with Raises(RuntimeError, match=r"the epoch ended with 1 batches missing, the first is batch 7 \[9\]"):
         list(begun)
+
+
+@pytest.mark.parametrize("asked", [OPTIONS, options(num_workers=2), options(num_workers=2, persistent_workers=True)], ids=str)
+def test_a_pass_begins_anew_where_another_epoch_was_named_before_its_first_batch(asked):
+    before, batches, named = children(), [[0, 1], [2, 3]], [1]
+    draw = Draw(epoch_of=lambda: named[-1], generator=None, base=1, moved=lambda: len(named) == 2)
+    begun = Engine(Calls(int), batches, once=True, early=True).epoch(asked, RULES, draw, ErrorCaps())
+    handed = begun.handed
+    batches[:] = [[4, 5], [6], [7, 8]]
+    named.append(2)
+    assert next(begun) == [4, 5]
+    assert len(children() - before) == asked.num_workers
+    assert list(begun) == [[6], [7, 8]]
+    assert begun.handed is handed and (handed.batches, handed.samples) == (3, 5)

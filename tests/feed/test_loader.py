@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 
 import fastfeed
 from fastfeed.errors import UsageError
+from fastfeed.feed.drawing import EveryRank
 from fastfeed.feed.faults import ErrorCaps
 from fastfeed.feed.loader import DataLoader, Indexed
 from fastfeed.feed.order import FeedSampler, OrderSampler
@@ -196,7 +197,7 @@ def test_samplers_may_be_arrays():
 
 def test_an_order_of_ours_is_taken_only_where_it_is_asked_for():
     assert type(DataLoader(Numbers(), num_workers=0, shuffle=True).sampler) is RandomSampler
-    assert type(DataLoader(Numbers(), num_workers=0, shuffle=True, distributed=False).sampler) is RandomSampler
+    assert type(DataLoader(Numbers(), num_workers=0, shuffle=True, distributed=False).sampler) is EveryRank
     assert type(DataLoader(Numbers(), num_workers=0, seed=0).sampler) is OrderSampler
     assert type(DataLoader(Numbers(), num_workers=0, distributed=(0, 2)).sampler) is FeedSampler
     assert type(DataLoader(Numbers(), num_workers=0, seed=0, sampler=[1]).sampler) is list

@@ -80,6 +80,7 @@ def both(make: Callable[[Any], Any]) -> tuple[Any, Any]:
     return three_epochs(lambda: make(TorchDataLoader)), three_epochs(lambda: make(DataLoader))
 
 
+@pytest.mark.filterwarnings("ignore:the DistributedSampler was not told of a new epoch")
 @pytest.mark.parametrize(("kind", "workers"), [(k, w) for k in KINDS for w in (0, 1)] + [(kind, 4) for kind in FOUR])
 def test_three_epochs_are_torchs(kind, workers):
     theirs, ours = both(lambda cls: cls(Numbers(SIZE), num_workers=workers, **KINDS[kind]()))

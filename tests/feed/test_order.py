@@ -323,3 +323,15 @@ def test_sharing_leaves_the_original_where_it_is():
 def test_a_run_is_a_number(run):
     with pytest.raises(UsageError, match="run is a whole number from 1"):
         FeedSampler(23, run=run)
+
+
+def test_another_epoch_may_be_named_once_an_iteration_has_begun():
+    sampler = OrderSampler(5, seed=1)
+    found = [sampler.moved]
+    next(iter(sampler))
+    found.append(sampler.moved)
+    for epoch in (0, 3):
+        sampler.set_epoch(epoch)
+        found.append(sampler.moved)
+    next(iter(sampler))
+    assert [*found, sampler.moved] == [False, False, False, True, False]

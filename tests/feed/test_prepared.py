@@ -213,7 +213,7 @@ def test_first_batches_are_left_out_once(options, batches):
     loader = prepared(23, 4, Books(), **options)
     whole = list(range(23))
     assert [i for batch, _, _ in read(loader) for i in batch] == whole
-    loader.skip(batches)
+    loader.leave_out(batches)
     found = [batch for batch, _, _ in read(loader)]
     assert [i for batch in found for i in batch] == whole[4 * batches :]
     assert [i for batch, _, _ in read(loader) for i in batch] == whole
@@ -223,13 +223,13 @@ def test_first_batches_are_left_out_once(options, batches):
 @pytest.mark.parametrize(("options", "batches"), [({"seed": 1}, 7), ({"seed": 1}, -1), ({}, -1)])
 def test_more_than_an_epoch_cannot_be_left_out(options, batches):
     with pytest.raises(UsageError, match="not so many batches to leave out"):
-        prepared(23, 4, Books(), **options).skip(batches)
+        prepared(23, 4, Books(), **options).leave_out(batches)
 
 
 def test_first_batches_of_the_rest():
     loader = prepared(23, 4, Books(), seed=3)
-    loader.skip(2)
-    loader.skip(1)
+    loader.leave_out(2)
+    loader.leave_out(1)
     assert [i for batch, _, _ in read(loader) for i in batch] == list(range(12, 23))
 
 
@@ -365,7 +365,7 @@ def test_streams(size):
 
 def test_first_batches_of_a_stream():
     loader = PreparedLoader(DataLoader(Stream(9), 4, num_workers=0), Books())
-    loader.skip(1)
+    loader.leave_out(1)
     assert [batch for batch, _, _ in read(loader)] == [[4, 5, 6, 7], [8]]
     assert len(read(loader)) == 3
 

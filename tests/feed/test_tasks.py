@@ -50,6 +50,14 @@ def test_no_more_are_ahead_than_may_be():
     assert next(tasks).number == 2
 
 
+def test_a_pass_of_several_rounds_has_an_epoch_for_each():
+    made = TaskOrder([[0], [1], [2], [3], [4]], batched=True)
+    made.begin(None, lambda: 7, None, 2)
+    assert [task.epoch for task in made] == [7, 7, 8, 8, 9]
+    made.begin(None, lambda: 7, None)
+    assert [task.epoch for task in made] == [7] * 5
+
+
 def test_a_batch_that_can_be_read_once_becomes_a_list():
     tasks = list(order([iter([1, 2]), (n for n in [3])]))
     assert [task.indices for task in tasks] == [[1, 2], [3]]
@@ -81,3 +89,12 @@ def test_the_first_batch_may_be_drawn_when_the_pass_begins():
     tasks = iter(made)
     assert drawn == [0] and made.current.epoch == 1
     assert [task.indices for task in tasks] == [[0], [1]]
+
+
+def test_a_pass_may_begin_anew():
+    """The sampler is asked again, and numbers begin at 0."""
+    made = order(BatchSampler(SequentialSampler(range(3)), 2, drop_last=False), once=True)
+    first = made.current if next(iter(made)) else None
+    made.begin_anew()
+    assert [(task.number, task.indices, task.epoch, task.base) for task in made] == [(0, [0, 1], 9, 5), (1, [2], 9, 5)]
+    assert made.current is not first

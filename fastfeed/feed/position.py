@@ -1,0 +1,66 @@
+"""Where a loader is in its order: what is saved, and gone on from."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from fastfeed.errors import UsageError
+from fastfeed.feed.engine import EpochIterator, Handed
+from fastfeed.feed.order import OrderSampler
+
+_VERSION = 1
+
+
+class Position:
+    """Of one loader with an order of ours, which has the two methods as attributes.
+
+    It does not know its loader: a circle would keep the workers of a dropped loader until it is collected.
+
+    Args:
+        order: What is drawn from.
+        batch_sampler: Of the loader.
+    """
+
+    def __init__(self, order: OrderSampler, batch_sampler: Any) -> None:  # noqa: ANN401 - any batch sampler
+        self.order, self._batch_sampler = order, batch_sampler
+        self.handed: Handed | None = None
+        """Of the pass that was begun last, unless a position was loaded since."""
+        self._sorted = True
+
+    def __copy__(self) -> "Position":
+        found = Position(self.order, self._batch_sampler)
+        found.handed, found._sorted = copy.copy(self.handed), self._sorted
+        return found
+
+    def begin(self, begun: EpochIterator) -> None:
+        """A pass was begun; it is not kept: when its user drops it, its workers shall end."""
+        self.handed, options = begun.handed, begun.made.options
+        self._sorted = options.sorts or not options.num_workers
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the epoch is, by the batches that were handed out: a few numbers, the same on every rank.
+
+        Raises:
+            UsageError: Batches were handed out as they came.
+        """
+        if not self._sorted:
+            msg = "with in_order=False the batches that were handed out are no beginning of the order: there is no position"
+            raise UsageError(msg, hint="Leave in_order out.")
+        own, handed = self.order, self.handed
+        if handed is None:
+            return {"version": _VERSION, "order": dict(own.state(0))}
+        left, batch = own.share.length - handed.samples, self._batch_sampler
+        ends = getattr(batch, "drop_last", False) and left < getattr(batch, "batch_size", 1)  # what is left makes no batch
+        return {"version": _VERSION, "order": dict(own.state(handed.samples + left if ends else handed.samples))}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """The next iteration goes on behind the last batch that was handed out; workers and ranks may be others by then.
+
+        Raises:
+            UsageError: The state is of another order, or no state.
+        """
+        if state_dict.get("version") != _VERSION or not isinstance(state_dict.get("order"), Mapping):
+            msg = "this is no state of a fastfeed.DataLoader"
+            raise UsageError(msg, expected=f"version {_VERSION}", got=repr(state_dict.get("version")))
+        self.order.load(state_dict["order"])
+        self.handed = None
