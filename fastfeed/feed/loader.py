@@ -2,28 +2,23 @@
 
 import copy
 import logging
-import operator
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-import torch.distributed as dist
-from torch.utils.data import BatchSampler, Dataset, IterableDataset, IterDataPipe, Sampler
 from torch.utils.data import DataLoader as TorchDataLoader
+from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 
 from fastfeed.errors import NotResumable, UsageError
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.drawing import Asked, EpochWatch, drawn_from, sampler_of, set_epoch
-from fastfeed.feed.engine import Draw, Engine, EpochIterator, InnerOptions
+from fastfeed.feed.engine import Draw, Engine, InnerOptions
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
-from fastfeed.feed.generators import stored_generators
+from fastfeed.feed.indexed import indexed
 from fastfeed.feed.inner import in_order_option
-from fastfeed.feed.kept import KeptSampler
-from fastfeed.feed.naming import indices_text, sample_id
 from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.planning import plan_of, raise_descriptors, request_of
 from fastfeed.feed.position import Position
@@ -32,21 +27,10 @@ from fastfeed.feed.skipping import Skip
 from fastfeed.feed.streaming import Streaming
 from fastfeed.feed.swapped import asking, notice_swap
 from fastfeed.feed.switches import plain_plan, switches
+from fastfeed.feed.warned import tell_of_generators, tell_of_ranks
 
 _RESUMPTION = ("state_dict", "load_state_dict")
 LOG = logging.getLogger("fastfeed.loader")
-
-
-class Indexed(NamedTuple):
-    """A batch with what it is made of: what a loader with_index gives."""
-
-    batch: Any
-    index: torch.Tensor  # type: ignore[assignment]
-    """Positions in the dataset; int64, shape (samples,). With on_error skip or replace those that were asked for."""
-    key: list[Any] | None
-    """Keys of the samples, where the dataset knows them."""
-    valid: torch.Tensor
-    """False for a sample that is padding (distributed="exact"); bool, shape (samples,)."""
 
 
 class DataLoader(TorchDataLoader[Any]):
@@ -187,7 +171,8 @@ class DataLoader(TorchDataLoader[Any]):
             return iter(self._stream())
         if not self._told:
             self._told = True
-            self._tell()
+            tell_of_ranks(self.distributed, self.sampler, self.batch_sampler)
+            tell_of_generators(self.dataset if self.num_workers else None, each_sample=self.rng == "sample")
             raise_descriptors(self.plan)
             for line in self.plan.costs:
                 LOG.info("%s", line)
@@ -196,7 +181,14 @@ class DataLoader(TorchDataLoader[Any]):
         begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), self.error_caps or ErrorCaps())
         if self._position is not None:
             self._position.begin(begun)
-        return self._indexed(begun) if self.with_index else begun
+        if not self.with_index:
+            return begun
+        return indexed(
+            begun,
+            self.dataset,
+            batched=self.batch_sampler is not None,
+            valid=None if self._position is None else lambda: self.valid,
+        )
 
     def _draw(self) -> Draw:
         """What the next pass draws from. It keeps no loader: `for batch in DataLoader(...)` may be all that knows of it."""
@@ -284,27 +276,6 @@ class DataLoader(TorchDataLoader[Any]):
         self._watch.named()
         set_epoch(self.sampler, self.batch_sampler, epoch)
 
-    def _tell(self) -> None:
-        """Warnings about what the first epoch begins with, once."""
-        ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-        known = self.batch_sampler is None or type(self.batch_sampler) is BatchSampler  # others may give ranks their parts
-        sampler = drawn_from(self.sampler, self.batch_sampler)
-        whole = type(sampler) in {OrderSampler, KeptSampler} or type(sampler).__module__ == "torch.utils.data.sampler"
-        if ranks > 1 and self.distributed is None and known and whole:
-            warnings.warn(
-                f"torch.distributed has {ranks} ranks, and each of them will read every sample: distributed=True gives "
-                "each its part, distributed=False says that it is meant.",
-                stacklevel=3,
-            )
-        found = stored_generators(self.dataset) if self.num_workers > 0 else []
-        if found:
-            warnings.warn(
-                f"the dataset keeps random generators of its own ({', '.join(found[:3])}): each worker has a copy that gives "
-                "the same numbers, and each epoch begins with the same state. Draw from numpy.random, torch or random "
-                "instead: they are seeded for each worker" + (" and each sample." if self.rng == "sample" else "."),
-                stacklevel=3,
-            )
-
     # ------------------------------------------------------------------------------------------------ index and validity
     @property
     def valid(self) -> torch.Tensor:
@@ -314,15 +285,6 @@ class DataLoader(TorchDataLoader[Any]):
             msg = "valid is of the last batch of a loader with an order of its own (seed= or distributed=)"
             raise UsageError(msg)
         return torch.from_numpy(self._position.order.share.valid(handed.start, handed.start + handed.count))
-
-    def _indexed(self, batches: EpochIterator) -> Iterator[Indexed]:
-        handed = batches.handed
-        for batch in batches:
-            indices = list(handed.indices) if self.batch_sampler is not None else [handed.indices]
-            found = [sample_id(self.dataset, index) for index in indices]
-            keys = [name.key for name in found if name is not None]
-            valid = self.valid if self._own is not None else torch.ones(len(indices), dtype=torch.bool)
-            yield Indexed(batch, _positions(indices), keys if len(keys) == len(indices) else None, valid)
 
     # ------------------------------------------------------------------------------------------------ resumption
     if TYPE_CHECKING:
@@ -387,19 +349,6 @@ def _prove_stream(dataset: object, asked: Mapping[str, bool]) -> None:
     if wanted and isinstance(dataset, IterableDataset):
         msg = f"{' and '.join(wanted)} is about samples by index, and those of an IterableDataset have none"
         raise UsageError(msg, hint="Leave it out, or give the dataset __len__ and __getitem__.")
-
-
-def _positions(indices: list[Any]) -> torch.Tensor:
-    """Indices as an int64 tensor.
-
-    Raises:
-        UsageError: Something else than whole numbers.
-    """
-    try:
-        return torch.tensor([operator.index(index) for index in indices], dtype=torch.int64)
-    except TypeError as error:
-        msg = "with_index gives whole numbers, and the sampler draws something else"
-        raise UsageError(msg, got=indices_text(indices)) from error
 
 
 def _drawn(generator: torch.Generator | None) -> int:

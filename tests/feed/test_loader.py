@@ -18,7 +18,8 @@ import fastfeed
 from fastfeed.errors import UsageError
 from fastfeed.feed.drawing import EveryRank
 from fastfeed.feed.faults import ErrorCaps
-from fastfeed.feed.loader import DataLoader, Indexed
+from fastfeed.feed.indexed import Indexed
+from fastfeed.feed.loader import DataLoader
 from fastfeed.feed.order import FeedSampler, OrderSampler
 
 DECIDED = {"num_workers", "pin_memory", "persistent_workers"}

@@ -12,7 +12,8 @@ from torch.utils.data import DistributedSampler, IterableDataset
 import fastfeed
 from fastfeed.errors import DecodeError, UsageError
 from fastfeed.feed.faults import ErrorCaps
-from fastfeed.feed.loader import DataLoader, Indexed
+from fastfeed.feed.indexed import Indexed
+from fastfeed.feed.loader import DataLoader
 
 RANDOM: Any = {"batch_size": 4, "shuffle": True, "seed": 3}
 
