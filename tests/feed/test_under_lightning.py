@@ -207,6 +207,17 @@ def test_several_loaders_at_once(pl, tmp_path):
     assert second.seen == {1: first.seen[1][2:]}
 
 
+def test_fabric_saves_and_loads_it(tmp_path):
+    fabric = importlib.import_module("lightning.fabric").Fabric(accelerator="cpu", devices=1)
+    one, again, without = (fabric.setup_dataloaders(loader(shuffle=True, seed=seed)) for seed in (1, 1, None))
+    passed = iter(one)
+    next(passed)
+    fabric.save(tmp_path / "state.ckpt", {"loader": one})
+    fabric.load(tmp_path / "state.ckpt", {"loader": again})
+    assert [batch.tolist() for batch in again] == [batch.tolist() for batch in passed]
+    assert not hasattr(without, "state_dict")
+
+
 # ---------------------------------------------------------------------------------------------------- what is told
 def test_lightnings_own_question(either):
     name = either.__name__.replace("lightning.pytorch", "lightning.fabric").replace("pytorch_lightning", "lightning_fabric")
