@@ -2,11 +2,13 @@
 
 import os
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import sub
 from typing import Any
+
+import numpy as np
 
 from fastfeed.archive.manifest import Manifest
 from fastfeed.config import PackConfig
@@ -17,7 +19,7 @@ from fastfeed.packer import publish
 from fastfeed.packer.compression import compression_of
 from fastfeed.packer.crew import Crew
 from fastfeed.packer.journal import Journal
-from fastfeed.packer.plan import DatasetPlan, PackPlan, ShardPlan
+from fastfeed.packer.plan import DatasetPlan, PackPlan, ShardPlan, source_paths
 from fastfeed.packer.record import read_record
 from fastfeed.packer.worker import Order
 from fastfeed.sample import SkipList, printable
@@ -109,12 +111,11 @@ class Writing:
     def _order(self, dataset: DatasetPlan, number: int, at: int) -> Order:
         shard = dataset.shards[number]
         files = dataset.files[shard.first_member : shard.stop_member]
-        paths, mtimes_ns, labels = self.source.paths, self.listing.mtimes_ns, self._class_numbers(dataset, number)
         columns = Order.columns_of(
             _member_names(dataset, shard),
-            [paths[file] if file >= 0 else "" for file in files],
+            source_paths(files, self.source.paths),
             dataset.sizes[shard.first_member : shard.stop_member],
-            array("q", [mtimes_ns[file] if file >= 0 else next(labels) for file in files]),
+            self._stamps(dataset, shard, files),
         )
         return Order(
             number=at, root=self.job.source + "/", target=os.path.join(self.job.destination, dataset.split, shard.file),
@@ -122,10 +123,13 @@ class Writing:
             framing=self.job.config.framing,
         )  # fmt: skip
 
-    @staticmethod
-    def _class_numbers(dataset: DatasetPlan, number: int) -> Iterator[int]:
-        shard = dataset.shards[number]
-        return iter(dataset.labels[shard.first : shard.stop] if dataset.labels is not None else ())
+    def _stamps(self, dataset: DatasetPlan, shard: ShardPlan, files: "array[int]") -> "array[int]":
+        """The mtime of each source file in ns, of a class member its number."""
+        numbers = np.asarray(files)
+        stamps = np.asarray(self.listing.mtimes_ns)[numbers]  # -1 of a class member: any value, it is replaced
+        if dataset.labels is not None and bool((numbers < 0).any()):
+            stamps[numbers < 0] = dataset.labels[shard.first : shard.stop]
+        return array("q", stamps.tobytes())
 
     def _hear(self, event: dict[str, Any]) -> None:
         match event["event"]:
