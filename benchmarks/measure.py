@@ -52,7 +52,8 @@ def in_fresh_process(script: str, order: Mapping[str, object]) -> Record:
     Raises:
         RuntimeError: It failed; what it said is in the message.
     """
-    command = [sys.executable, script, "--child", json.dumps(order)]
+    # as in an installation, modules are compiled once, and not again by each process that loads them
+    command = ["env", "-u", "PYTHONDONTWRITEBYTECODE", sys.executable, script, "--child", json.dumps(order)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode != 0:
         msg = f"{order} failed with exit code {done.returncode}:\n{done.stderr[-4000:]}"
