@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import numpy as np
-
+from fastfeed import vectors
 from fastfeed.archive import tar
 from fastfeed.archive.shard import CLASS_FIELD, SUFFIX, shard_file
 from fastfeed.config import PackConfig
@@ -84,8 +83,7 @@ def source_paths(files: "array[int]", paths: Sequence[str]) -> Sequence[str]:
         files: Their file numbers, or CLASS_MEMBER.
         paths: By file number.
     """
-    numbers = np.asarray(files)
-    if len(numbers) and numbers[0] >= 0 and bool((numbers[1:] == numbers[:-1] + 1).all()):  # one after the other: a slice
+    if files and files[0] >= 0 and vectors.is_run(files):
         return paths[files[0] : files[-1] + 1]
     return [paths[file] if file >= 0 else "" for file in files]
 
@@ -245,7 +243,7 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
     class_sizes = array("Q", [digits[label] for label in labels or ()] if with_class else ())
     files, member_fields, sizes, starts = _members(chosen, listing, fields, class_sizes)
     _refuse_huge(files, sizes, listing)
-    source_bytes = _total(sizes) - _total(class_sizes)
+    source_bytes = vectors.total(sizes) - vectors.total(class_sizes)
     shard_name = draft.split if draft.split and config.name is None else f"{name}-{draft.split}" if draft.split else name
     stops = shard_stops(len(chosen.order), source_bytes, config)
     compressed = config.compress is not None
@@ -303,24 +301,22 @@ def _single_members(
 ) -> tuple["array[int]", "array[int]", "array[int]", "array[int]"]:
     """The same where each sample has one file, as most have: whole columns at once. classes: size, field, place of members."""
     files, fields = _in_order(chosen.draft.files, chosen.order), _in_order(numbers, chosen.order)
-    sizes = array("Q", np.asarray(listing.sizes)[np.asarray(files)].tobytes())
+    sizes = vectors.taken(listing.sizes, files)
     class_sizes, class_field, place = classes
     if not class_sizes:
-        return files, fields, sizes, array("Q", np.arange(len(files) + 1, dtype=np.uint64).tobytes())
+        return files, fields, sizes, vectors.counting("Q", 0, len(files) + 1)
     columns = []
     own_files, own_fields = array("q", [CLASS_MEMBER]) * len(files), array("H", [class_field]) * len(files)
     for column, own in ((files, own_files), (fields, own_fields), (sizes, class_sizes)):
         both = column + own
         both[place::2], both[1 - place :: 2] = own, column
         columns.append(both)
-    return columns[0], columns[1], columns[2], array("Q", np.arange(0, 2 * len(files) + 1, 2, dtype=np.uint64).tobytes())
+    return columns[0], columns[1], columns[2], vectors.counting("Q", 0, 2 * len(files) + 1, 2)
 
 
 def _in_order(column: "array[int]", order: Sequence[int]) -> "array[int]":
     """A value for each sample in storage order: a slice where none is left out and none has moved."""
-    if isinstance(order, range):
-        return column[order.start : order.stop]
-    return array(column.typecode, np.asarray(column)[np.asarray(order)].tobytes())
+    return column[order.start : order.stop] if isinstance(order, range) else vectors.taken(column, order)
 
 
 def _keys_in_order(chosen: _Chosen) -> Sequence[str]:
@@ -328,12 +324,8 @@ def _keys_in_order(chosen: _Chosen) -> Sequence[str]:
     return chosen.keys[order.start : order.stop] if isinstance(order, range) else [chosen.keys[at] for at in order]
 
 
-def _total(sizes: "array[int]") -> int:
-    return int(np.asarray(sizes).sum())
-
-
 def _refuse_huge(files: Sequence[int], sizes: "array[int]", listing: Listing) -> None:
-    if int(np.asarray(sizes).max()) <= tar.MAX_MEMBER_BYTES:
+    if vectors.largest(sizes) <= tar.MAX_MEMBER_BYTES:
         return
     huge = [listing.paths[file] for file, size in zip(files, sizes, strict=True) if size > tar.MAX_MEMBER_BYTES]
     msg = f"{format_count(len(huge), 'file')} of 8 GiB or more cannot be a member ({', '.join(map(printable, huge[:_SHOWN]))})"
@@ -350,13 +342,12 @@ def _lay_out(
     offsets, shards, first = array("Q"), [], 0
     for number, stop in enumerate(stops):
         begin, end = starts[first], starts[stop]
-        own = np.asarray(sizes)[begin:end].astype(np.int64)
-        spans = (own + (2 * tar.BLOCK_BYTES - 1)) & -tar.BLOCK_BYTES  # tar.span_bytes of each
-        ends = np.cumsum(spans)
-        offsets.frombytes((ends - spans + tar.BLOCK_BYTES).tobytes())
-        at = int(ends[-1])
-        classes = class_sizes[first:stop]
-        source_files, source_bytes = end - begin - len(classes), int(own.sum()) - _total(classes)
+        own, classes = sizes[begin:end], class_sizes[first:stop]
+        spans = vectors.rounded_up(own, tar.BLOCK_BYTES, tar.BLOCK_BYTES)  # tar.span_bytes of each
+        ends = vectors.running(spans, tar.BLOCK_BYTES)
+        offsets.extend(ends[:-1])
+        at = ends[-1] - tar.BLOCK_BYTES
+        source_files, source_bytes = end - begin - len(classes), vectors.total(own) - vectors.total(classes)
         size_bytes = at + tar.trailer_bytes(at)
         file = shard_file(name, number, compressed=compressed)
         shards.append(ShardPlan(file, first, stop, begin, end, size_bytes, source_files, source_bytes))

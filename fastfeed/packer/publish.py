@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-import numpy as np
-
+from fastfeed import vectors
 from fastfeed.archive import columns, manifest
 from fastfeed.archive.index import MEMBER, SAMPLE, IndexData, UserColumn
 from fastfeed.archive.manifest import (
@@ -94,7 +93,7 @@ def publish_dataset(
     data = IndexData(
         keys=plan.keys,
         labels=plan.labels,
-        members_per_sample=np.diff(np.asarray(plan.starts)).tolist(),
+        members_per_sample=vectors.differences(plan.starts),
         sources=source_paths(plan.files, source.paths),
         fields=plan.member_fields,
         offsets=plan.offsets,

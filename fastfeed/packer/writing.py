@@ -8,8 +8,7 @@ from itertools import chain, repeat
 from operator import sub
 from typing import Any
 
-import numpy as np
-
+from fastfeed import vectors
 from fastfeed.archive.manifest import Manifest
 from fastfeed.config import PackConfig
 from fastfeed.disk import FULL_HINT, disk_error, remove
@@ -19,7 +18,7 @@ from fastfeed.packer import publish
 from fastfeed.packer.compression import compression_of
 from fastfeed.packer.crew import Crew
 from fastfeed.packer.journal import Journal
-from fastfeed.packer.plan import DatasetPlan, PackPlan, ShardPlan, source_paths
+from fastfeed.packer.plan import CLASS_MEMBER, DatasetPlan, PackPlan, ShardPlan, source_paths
 from fastfeed.packer.record import read_record
 from fastfeed.packer.worker import Order
 from fastfeed.sample import SkipList, printable
@@ -125,11 +124,10 @@ class Writing:
 
     def _stamps(self, dataset: DatasetPlan, shard: ShardPlan, files: "array[int]") -> "array[int]":
         """The mtime of each source file in ns, of a class member its number."""
-        numbers = np.asarray(files)
-        stamps = np.asarray(self.listing.mtimes_ns)[numbers]  # -1 of a class member: any value, it is replaced
-        if dataset.labels is not None and bool((numbers < 0).any()):
-            stamps[numbers < 0] = dataset.labels[shard.first : shard.stop]
-        return array("q", stamps.tobytes())
+        stamps = vectors.taken(self.listing.mtimes_ns, files)  # of a class member any: it is replaced
+        if dataset.labels is None or CLASS_MEMBER not in files:
+            return stamps
+        return vectors.filled(stamps, files, dataset.labels[shard.first : shard.stop])
 
     def _hear(self, event: dict[str, Any]) -> None:
         match event["event"]:
