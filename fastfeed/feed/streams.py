@@ -48,7 +48,7 @@ class _Samples:
             sample = next(self._samples)
         except StopIteration:
             raise
-        except Exception as error:
+        except Exception as error:  # whatever user code raises: it goes on, and says where it was
             _tell(error, f"sample {self._number} of the stream")
             raise
         self._number += 1
@@ -77,7 +77,7 @@ class StreamCollate:
         except StopIteration as error:
             msg = "the collate function raised StopIteration"
             raise RuntimeError(msg) from error
-        except Exception as error:
+        except Exception as error:  # the same
             _tell(error, "collate of a batch of the stream")
             raise
         wrong = None if get_worker_info() is None else unpicklable(batch)
