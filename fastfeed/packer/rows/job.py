@@ -100,7 +100,7 @@ def _about(job: RowJob, plan: RowPlan) -> dict[str, Any]:
     """What the manifest says of source and options."""
     return {
         "source_digest": job.source_digest(), "layout": job.facts.layout, "order": plan.order,
-        "options": job.identity["options"], "source_files": job.facts.files, "classes": job.facts.classes,
+        "options": job.identity["options"], "source_files": plan.source_files, "classes": job.facts.classes,
         "columns": job.columns(), "numbered_classes": job.facts.numbered_classes, "split": job.split,
         "compression": compression_of(job.config),
     }  # fmt: skip
@@ -248,7 +248,7 @@ def _result(  # noqa: PLR0913 - one record from its parts
     dataset = DatasetResult(
         split=job.split, name=plan.name, path=job.destination, samples=manifest.samples if manifest else len(plan.rows),
         shards=len(manifest.shards) if manifest else len(plan.shards),
-        size_bytes=size_bytes, tar_bytes=tar_bytes, source_files=facts.files,
+        size_bytes=size_bytes, tar_bytes=tar_bytes, source_files=manifest.source_files if manifest else plan.source_files,
         source_bytes=manifest.source_bytes if manifest else facts.source_bytes * len(plan.rows) // max(1, facts.count),
         fields=manifest.fields if manifest else _planned_fields(job),
         classes=None if classes is None else len(classes), order=plan.order, digest=manifest.digest if manifest else None,
