@@ -103,7 +103,7 @@ def test_a_hanging_sample_is_told_with_its_stack_and_not_killed(caplog):
     (record,) = [record.getMessage() for record in caplog.records]
     assert re.match(r"no batch for \d s: worker [01] is at sample 37, number 5 of batch 4 \[32, 33", record)
     assert "Its stack, most recent call first:" in record
-    assert "test_loader_faults.py" in record and "in __call__" in record and "loading.py" in record
+    assert "test_loader_deaths.py" in record and "in __call__" in record and "loading.py" in record
     assert "_one" not in record and "fetch.py" not in record  # down to the user's code
 
 
