@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.bench_open import make_dataset
 from benchmarks.measure import (
     Record,
+    arguments,
     in_fresh_process,
     machine_facts,
     print_facts,
@@ -102,25 +103,21 @@ def print_results(results: list[Record]) -> None:
 
 def parse() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, rounds=3)
     parser.add_argument("--samples", type=int, nargs="+", default=SAMPLES, help=f"default {SAMPLES}")
-    parser.add_argument("--rounds", type=int, default=3, help="processes a dataset (default 3)")
-    parser.add_argument("--out", metavar="DIR", help="where the datasets go (default: the temporary folder)")
-    parser.add_argument("--json", metavar="FILE", help='write the raw record there ("-": print it)')
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
     """Make, measure, print."""
     args = parse()
-    if args.child:
-        child(json.loads(args.child))
+    if args.child is not None:
+        child(args.child)
         return
     facts = machine_facts(packages=("torch", "numpy"))
     results = []
     for samples in args.samples:
-        with tempfile.TemporaryDirectory(prefix="bench_columns_", dir=args.out and os.path.abspath(args.out)) as home:
+        with tempfile.TemporaryDirectory(prefix="bench_columns_", dir=args.out) as home:
             os.environ["XDG_CACHE_HOME"] = home  # noqa: TID251 - what is joined lies beside the data, and goes with it
             print(f"{samples:,} samples ...", file=sys.stderr, flush=True)
             folder, table = Path(home) / "dataset", Path(home) / "captions.csv"

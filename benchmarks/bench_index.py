@@ -7,7 +7,6 @@
 README.md says what each figure means.
 """
 
-import argparse
 import io
 import json
 import random
@@ -25,6 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import (
     Record,
+    arguments,
     in_fresh_process,
     machine_facts,
     print_facts,
@@ -139,12 +139,8 @@ def opened(folder: Path) -> Record:
 
 def main() -> int:
     """Run all contenders in turns and print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, rounds=5)
     parser.add_argument("--members", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="Where the tars are made.")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--child", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child is not None:
         child(args.child)

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import (
     Record,
+    arguments,
     file_system,
     in_fresh_process,
     machine_facts,
@@ -231,24 +232,20 @@ def print_results(results: list[Record]) -> None:
 
 def parse() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, rounds=9)
     parser.add_argument("--samples", type=int, nargs="+", default=SAMPLES, help=f"at least {SHARDS} each (default {SAMPLES})")
-    parser.add_argument("--rounds", type=int, default=9, help="processes that open each dataset (default 9)")
-    parser.add_argument("--out", metavar="DIR", help="where the datasets go (default: the temporary folder)")
-    parser.add_argument("--json", metavar="FILE", help='write the raw record there ("-": print it)')
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
     """Make, measure, print."""
     args = parse()
-    if args.child:
-        child(json.loads(args.child))
+    if args.child is not None:
+        child(args.child)
         return
     facts = machine_facts(packages=("torch", "numpy"))
     results = []
-    with tempfile.TemporaryDirectory(prefix="bench_open_", dir=args.out and os.path.abspath(args.out)) as home:
+    with tempfile.TemporaryDirectory(prefix="bench_open_", dir=args.out) as home:
         for samples in args.samples:
             print(f"{samples:,} samples ...", file=sys.stderr, flush=True)
             folder = Path(home) / str(samples)

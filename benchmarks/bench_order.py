@@ -7,7 +7,6 @@
 README.md says what each figure means. Reading takes a temporary file of --read-bytes (1 GiB).
 """
 
-import argparse
 import os
 import random
 import sys
@@ -24,7 +23,17 @@ from numpy.typing import NDArray
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Sampler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.measure import Record, file_system, machine_facts, print_facts, print_table, shown, spread, write_json
+from benchmarks.measure import (
+    Record,
+    arguments,
+    file_system,
+    machine_facts,
+    print_facts,
+    print_table,
+    shown,
+    spread,
+    write_json,
+)
 from fastfeed.feed.mixing import Randomness, randomness
 from fastfeed.feed.order import FeedSampler
 from fastfeed.feed.permutation import Permutation
@@ -179,13 +188,10 @@ def print_mixings(found: list[Record]) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each figure (default 5)")
+    parser = arguments(__doc__, rounds=5)
     parser.add_argument(
         "--read-bytes", type=parse_size, default=parse_size("1GiB"), help="of the file that is read (1GiB; 0: none)"
     )
-    parser.add_argument("--out", metavar="DIR", help="where the file goes (default: the temporary folder)")
-    parser.add_argument("--json", metavar="FILE", help='write the raw record there ("-": print it)')
     args = parser.parse_args()
     facts = machine_facts(packages=("torch", "numpy"))
     print_facts(facts)

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import (
     ROOT,
     Record,
+    arguments,
     file_system,
     in_fresh_process,
     machine_facts,
@@ -269,28 +270,24 @@ def print_set(found: Record) -> None:
 
 def parse() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, rounds=5)
     parser.add_argument("--set", choices=("photos", "texts", "both"), default="both", help="which files (default both)")
     parser.add_argument("--photos", metavar="DIR", help="class folders of photos (default: shared/data, else made)")
     parser.add_argument("--photo-files", type=int, default=5000, help="photos are repeated up to this many (default 5000)")
     parser.add_argument("--texts", type=int, default=100_000, help="number of texts (default 100000)")
     parser.add_argument("--shards", type=int, default=8, help="of fastfeed and ShardWriter alike (default 8)")
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each contender (default 5)")
-    parser.add_argument("--out", metavar="DIR", help="where sources and outputs go (default: the temporary folder)")
-    parser.add_argument("--json", metavar="FILE", help='write the raw record there ("-": print it)')
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
     """Make, measure, print."""
     args = parse()
-    if args.child:
-        child(json.loads(args.child))
+    if args.child is not None:
+        child(args.child)
         return
     tools = ("tar", "sha256sum", *(("openssl",) if shutil.which("openssl") else ()))
     facts = machine_facts(packages=("webdataset", "xxhash"), tools=tools)
-    with tempfile.TemporaryDirectory(prefix="bench_pack_", dir=args.out and os.path.abspath(args.out)) as home:
+    with tempfile.TemporaryDirectory(prefix="bench_pack_", dir=args.out) as home:
         record: Record = {
             "machine": facts, "file_system": file_system(home), "rounds": args.rounds, "shards": args.shards,
             "sets": [bench_set(name, args, Path(home)) for name in ("photos", "texts") if args.set in {name, "both"}],

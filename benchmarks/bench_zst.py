@@ -8,7 +8,6 @@
 README.md says what each figure means. Nothing is decoded but the compression: every field is read as bytes.
 """
 
-import argparse
 import json
 import random
 import shutil
@@ -22,6 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import (
     Record,
+    arguments,
     file_system,
     in_fresh_process,
     machine_facts,
@@ -172,16 +172,12 @@ def tell(name: str, records: list[Record]) -> None:
 
 def main() -> None:
     """Measure each source and print its table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, rounds=3)
     parser.add_argument("--source", action="append", type=Path, help="a folder to pack; may be given several times")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ratios", action="store_true", help="only sizes, for more levels and frame sizes")
-    parser.add_argument("--out", help="where the temporary folder lies")
-    parser.add_argument("--json", help="where the raw record goes; - prints it")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child is not None:
-        print(json.dumps(child(json.loads(args.child))))
+        print(json.dumps(child(args.child)))
         return
     facts = machine_facts(["torch", "zstandard", "xxhash"])
     print_facts(facts)

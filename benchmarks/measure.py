@@ -1,5 +1,6 @@
 """What every benchmark here shares: CPU and wall time of a call, medians, fresh processes, facts of the machine, tables."""
 
+import argparse
 import datetime as dt
 import json
 import os
@@ -17,6 +18,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 Record = dict[str, Any]
 """What goes to --json."""
+
+
+def arguments(description: str | None, *, rounds: int) -> argparse.ArgumentParser:
+    """A command line with what every benchmark takes: --rounds, --out, --json, and --child, the order of in_fresh_process."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"runs of each figure (default {rounds})")
+    out = "where files are made, sources and outputs (default: the temporary folder)"
+    parser.add_argument("--out", metavar="DIR", type=os.path.abspath, help=out)
+    parser.add_argument("--json", metavar="FILE", help='write the raw record there ("-": print it)')
+    parser.add_argument("--child", type=json.loads, help=argparse.SUPPRESS)
+    return parser
 
 
 def usage_of(call: Callable[[], object]) -> Record:
@@ -52,7 +64,8 @@ def in_fresh_process(script: str, order: Mapping[str, object]) -> Record:
     Raises:
         RuntimeError: It failed; what it said is in the message.
     """
-    command = [sys.executable, script, "--child", json.dumps(order)]
+    # as in an installation, modules are compiled once, and not again by each process that loads them
+    command = ["env", "-u", "PYTHONDONTWRITEBYTECODE", sys.executable, script, "--child", json.dumps(order)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode != 0:
         msg = f"{order} failed with exit code {done.returncode}:\n{done.stderr[-4000:]}"

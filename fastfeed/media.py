@@ -215,6 +215,17 @@ def _bmp(head: bytes) -> tuple[int, int, int]:
     return width, abs(height), 0
 
 
+def is_lossless_webp(data: bytes) -> bool:
+    """Whether a WebP file's pixels are kept exactly: those of a picture, not those of an animation's frames."""
+    at = 12
+    while at + 8 <= len(data):
+        kind, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
+        if kind in {b"VP8 ", b"VP8L"}:
+            return kind == b"VP8L"
+        at += 8 + size + size % 2
+    return False
+
+
 def _webp(head: bytes) -> tuple[int, int, int]:
     at, width, height, orientation, xmp = 12, 0, 0, 0, 0
     while at + 8 <= len(head):

@@ -18,6 +18,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset, Sampler, get_worker_info
 
+from fastfeed.feed.loader import DataLoader
+
 
 class Numbers(Dataset[Any]):
     """Sample i is i, and random numbers of each kind as its process draws them."""
@@ -265,3 +267,10 @@ class NoCollector:
 
     def __exit__(self, *facts: object) -> None:
         gc.enable()
+
+
+def fault(call: Any, *, bad: int = 37, **options: Any) -> Raises:
+    """What comes of reading 64 samples of which one does something."""
+    with Raises(Exception) as caught:
+        list(DataLoader(Calls(At(bad, call)), **{"batch_size": 8, "num_workers": 1, **options}))
+    return caught

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers import ROOT, ColumnFile
+import pytest
+from helpers import ROOT, ColumnFile, packed
+
+from fastfeed.packer.unpack import WORKPLACE
 
 DEADLINE_SECONDS = 60.0
 
@@ -204,6 +208,73 @@ def packing_process(source: Path, destination: Path, **options: Any) -> Iterator
             process.kill()
 
 
+FULL_DISK = """
+    import os, subprocess, sys
+    sys.path.insert(0, os.path.abspath("tests"))
+    import fastfeed
+    from fastfeed.errors import DestinationFull
+    from fastfeed.machine import free_bytes
+    from packing import Hook
+
+    source, packed, mount, size, spare = sys.argv[1:]
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", mount], check=True)
+    out, options = os.path.join(mount, "out"), {"workers": 2, "samples_per_shard": 1}
+
+    def fill():  # another program fills the disk after the check for free space
+        free = free_bytes(mount)
+        with open(os.path.join(mount, "other"), "wb") as file:
+            file.write(bytes(free - int(spare)))
+
+    for attempt in range(2):  # the second time nothing at all fits
+        try:
+            fastfeed.pack(source, out, progress=Hook(on_start={"pack": fill} if attempt == 0 else {}), **options)
+        except DestinationFull as error:
+            print("full:", error)
+        left = [name for name in os.listdir(os.path.join(out, ".fastfeed", "job")) if name.endswith(".part")]
+        print("done:", sum(name.endswith(".tar") for name in os.listdir(out)), "left:", left)
+    subprocess.run(["mount", "-o", "remount,size=64m", mount], check=True)
+    result = fastfeed.pack(source, out, **options)
+    print("kept:", result.shards_kept, "written:", result.shards_written)
+    subprocess.run(["cp", "-a", out, packed], check=True)
+"""
+
+
+def pack_onto_a_full_disk(source: Path, packed: Path, *, size: str, spare_bytes: int) -> int:
+    """Pack, a sample a shard, onto a disk that another program fills meanwhile; again; and once more when there is room.
+
+    Asserts that each run says what is wrong and leaves no temporary file, and that the last one continues.
+
+    Args:
+        source: What to pack.
+        packed: Where the finished dataset is copied to.
+        size: Of the disk at first, as mount takes it.
+        spare_bytes: What the other program leaves.
+
+    Returns:
+        How many shards the first run had finished.
+    """
+    mount = packed.with_name("mount")
+    mount.mkdir()
+    first, after_first, second, after_second, last = with_mounts(FULL_DISK, source, packed, mount, size, spare_bytes)
+    assert first.startswith("full: the disk is full (") and "No space left on device" in first
+    assert "Nothing is lost: free some space and run the same command again, it continues" in first
+    assert second.startswith("full: there is not enough free space")
+    assert after_first == after_second and after_first.endswith("left: []")
+    shards = int(after_first.split()[1])
+    assert last == f"kept: {shards} written: {len(list(packed.glob('*.tar'))) - shards}"
+    return shards
+
+
+def with_mounts(code: str, *arguments: object) -> list[str]:
+    """Run Python code that may mount what nobody else sees; give the lines that it prints. Skips where that is forbidden."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    command = ["unshare", "-m", sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
 def python_without_privileges(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python code that may read only what its modes allow, also where the tests run as root."""
     drop = (
@@ -214,3 +285,32 @@ def python_without_privileges(code: str, *arguments: str) -> subprocess.Complete
     )
     command = [sys.executable, "-c", drop, code, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def raw_tree(root: Path) -> dict[bytes, bytes | None]:
+    """Everything below a folder by its raw path: content of files, None for folders."""
+    found: dict[bytes, bytes | None] = {}
+    for folder, folders, names in os.walk(os.fsencode(root)):
+        below = os.path.relpath(folder, os.fsencode(root))
+        found.update({os.path.normpath(os.path.join(below, name)): None for name in folders})
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as file:
+                found[os.path.normpath(os.path.join(below, name))] = file.read()
+    return found
+
+
+def interrupted_unpack(dataset: Path, out: Path) -> None:
+    """A destination as a killed unpack leaves it."""
+    (out / WORKPLACE).mkdir(parents=True)
+    digests = [json.loads((dataset / ".fastfeed" / "manifest.json").read_bytes())["digest"]]
+    (out / WORKPLACE / "digests.json").write_text(json.dumps(digests))
+
+
+def stopped(tmp_path: Path, **options: Any) -> Path:
+    """A source of 8 files in as many shards, and a pack of it that was ended after 3."""
+    source = tree(tmp_path / "s", {f"{at}.txt": f"text {at}" for at in range(8)})
+    for at in range(8):
+        os.utime(source / f"{at}.txt", ns=(at, at))
+    with pytest.raises(Interrupt, match="enough is written"):
+        packed(source, tmp_path / "out", samples_per_shard=1, progress=interrupt_after(3), **options)
+    return source

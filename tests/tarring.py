@@ -8,6 +8,9 @@ from pathlib import Path
 
 import zstandard
 
+from fastfeed.archive.tars import TarSet
+from fastfeed.source.tarindex import IndexResult, store_of
+
 Members = Iterable[tuple[str, bytes]]
 BLOCK = 512
 
@@ -93,4 +96,15 @@ def webdataset_reads(paths: Sequence[Path]) -> list[dict[str, object]]:
         with path.open("rb") as stream:  # webdataset's own opener leaves files open
             samples = group_by_keys(tar_file_expander([{"url": str(path), "stream": stream}]))
             found += [{name: value for name, value in sample.items() if name != "__url__"} for sample in samples]
+    return found
+
+
+def read_all(result: IndexResult) -> list[dict[str, object]]:
+    """All samples by key and field, as webdataset gives them."""
+    tars = TarSet(result.path, result.base)
+    store, found = store_of(tars), []
+    for position in range(len(tars)):
+        sample: dict[str, object] = {"__key__": tars.key(position)}
+        sample.update({place.field: store.read(place.shard, place.start, place.stop) for place in tars.places(position)})
+        found.append(sample)
     return found

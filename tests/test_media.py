@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import ExifTags, Image, features
 
-from fastfeed.media import HEAD_BYTES, NOT_AN_IMAGE, Codec, Probe, probe, sniff
+from fastfeed.media import HEAD_BYTES, NOT_AN_IMAGE, Codec, Probe, is_lossless_webp, probe, sniff
 
 SIZE = (37, 23)
 CODECS = {
@@ -248,3 +248,12 @@ def test_odd_and_broken_images_are_seen_as_pillow_sees_them():
                     differing[str(path.relative_to(EDGE))] = (found, pillow)
     assert compared > 600
     assert set(differing) == set(DIFFERENCES), {name: differing.get(name) for name in set(differing) ^ set(DIFFERENCES)}
+
+
+@pytest.mark.parametrize("more", [{}, {"exif": b"Exif\0\0MM\0*\0\0\0\x08\0\0"}, {"icc_profile": b"odd"}], ids=str)
+def test_whether_a_webp_is_lossless(more):
+    for mode in ("RGB", "RGBA"):
+        image = photo(2, (40, 30), mode)
+        assert is_lossless_webp(encoded(image, "WEBP", lossless=True, **more))
+        assert not is_lossless_webp(encoded(image, "WEBP", quality=80, **more))
+    assert not is_lossless_webp(b"") and not is_lossless_webp(encoded(photo(), "WEBP", lossless=True)[:12])

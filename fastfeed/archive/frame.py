@@ -1,4 +1,4 @@
-"""Zstandard frames of a compressed shard, and the only user of zstandard. README.md §10.
+"""Zstandard frames of a compressed shard. README.md §10.
 
 A frame is a standard one with its content's size and checksum in it, so any zstd decoder reads a shard from its start to
 its end. Whoever reads at random takes the frames that hold the wanted bytes from the seek table.

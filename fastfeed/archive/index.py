@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,7 +98,8 @@ class IndexData:
 
 
 def _starts(lengths: Iterable[int]) -> NDArray[np.uint64]:
-    return np.fromiter(accumulate(lengths, initial=0), dtype=np.uint64)
+    found = np.fromiter(chain((0,), lengths), dtype=np.uint64)
+    return np.cumsum(found, out=found)
 
 
 def _strings(values: Sequence[str]) -> tuple[object, object]:

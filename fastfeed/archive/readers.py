@@ -33,6 +33,9 @@ _HF_TYPES = {
 _HF_UNTOLD = {"ten", "tb", "mp", "msg", "npy", "npz", "cbor", "pth", "gz", "bz2", "xz", "zst", "lz4", "zip"}
 """It makes arrays or anything else of these (the last ones it opens first): no type of a card fits before they are read."""
 
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Surrogates that stand for no byte."""
+
 
 def dali_indexes(rows: Rows) -> list[Sidecar]:
     """NAME-000000.idx: a line a sample, with extension, first payload byte, size and name of each member."""
@@ -143,7 +146,13 @@ def _class_names(archives: Sequence[Archive]) -> list[str] | None:
     names = archives[0].manifest.classes
     if not names or any(archive.manifest.classes != names or not _wrote_classes(archive) for archive in archives):
         return None
-    return [os.fsencode(name).decode(errors="backslashreplace") for name in names]
+    return [_as_utf8(name) for name in names]
+
+
+def _as_utf8(name: str) -> str:
+    r"""What is no UTF-8 as escapes: bytes of a folder's name (\xe9), and halves of a pair that only text can hold (\ud800)."""
+    without_halves = _HALF.sub(lambda found: f"\\u{ord(found[0]):04x}", name)
+    return os.fsencode(without_halves).decode(errors="backslashreplace")
 
 
 def _wrote_classes(archive: Archive) -> bool:

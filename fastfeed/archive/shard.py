@@ -19,8 +19,7 @@ SHARD_NAME = re.compile(r"([A-Za-z0-9_-]{1,60})-(\d{6,})\.tar(?:\.zst)?")
 CLASS_FIELD = "cls"
 
 
-_KEY_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+@=,~%^!#()-"
-_DROP_KEY_CHARACTERS = dict.fromkeys(map(ord, _KEY_CHARACTERS))
+_KEY_CHARACTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+@=,~%^!#()-"
 
 
 def all_legal_keys(keys: Sequence[str]) -> bool:
@@ -28,7 +27,7 @@ def all_legal_keys(keys: Sequence[str]) -> bool:
     if not keys:
         return True
     text = f"/{'/'.join(keys)}/"  # a key's end is a part's end
-    if not text.isascii() or set(text.translate(_DROP_KEY_CHARACTERS)) - {"/"}:
+    if not text.isascii() or text.encode("ascii").translate(None, _KEY_CHARACTERS).strip(b"/"):
         return False
     return "//" not in text and "/__" not in text
 

@@ -55,7 +55,7 @@ SKIPPED = 6
               help="Give each sample the rest of its row as field json, or not. [default: as the source needs]")  # fmt: skip
 @click.option("--max-side", type=click.IntRange(1), metavar="N", help="Make images smaller: the longer side at most N pixels.")
 @click.option("--resize-short", type=click.IntRange(1), metavar="N", help="Make images smaller: the shorter side at most N.")
-@click.option("--quality", type=click.IntRange(1, 100), metavar="Q", help="Re-encode JPEG and WebP with this quality.")
+@click.option("--quality", type=click.IntRange(1, 100), metavar="Q", help="Re-encode JPEG and lossy WebP with this quality.")
 @click.option("--apply-exif", is_flag=True, help="Turn images as their EXIF orientation says.")
 @click.option("--only-field", "only_field", multiple=True, metavar="FIELD",
               help="Only these image fields may change; needed beside masks, boxes, JSON.")  # fmt: skip

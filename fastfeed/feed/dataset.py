@@ -225,7 +225,7 @@ class PackedDataset(Selectable, Dataset[Any]):
     def _value(self, position: int, place: Place, data: bytes | memoryview) -> Any:  # noqa: ANN401
         try:
             return self._decoders[place.field](data)  # type: ignore[arg-type]
-        except Exception as error:
+        except Exception as error:  # a user's decoder may raise anything: it gets the sample's name and place
             if isinstance(error, DecodeError):
                 raise self._reader.located(error, position, place) from error
             given = self.decoders.get(place.field, self.decoders.get(place.field.rpartition(".")[2]))

@@ -306,7 +306,7 @@ class EpochIterator:
         except StopIteration:
             self._prove_complete()
             raise
-        except Exception as error:
+        except Exception as error:  # torch gives on whatever went wrong in a worker: here it is told apart, and raised
             if self._pass.sampler_failed or about_workers(error):
                 raise
             if str(error).startswith("Caught "):  # of worker_init_fn: such a worker cannot go on

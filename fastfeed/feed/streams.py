@@ -116,7 +116,7 @@ class _Samples:
         except StopIteration:
             self._progress.batch()
             raise
-        except Exception as error:
+        except Exception as error:  # whatever user code raises: it goes on, and says where it was
             _tell(error, f"sample {self._number} of the stream")
             raise
         self._number += 1
@@ -186,7 +186,7 @@ class StreamCollate:
         except StopIteration as error:
             msg = "the collate function raised StopIteration"
             raise RuntimeError(msg) from error
-        except Exception as error:
+        except Exception as error:  # the same
             _tell(error, "collate of a batch of the stream")
             raise
         wrong = None if get_worker_info() is None else unpicklable(batch)

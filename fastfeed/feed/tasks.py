@@ -130,7 +130,7 @@ class _Tasks:
             indices = self._first.pop() if self._first else next(self._batches)
         except StopIteration:
             raise
-        except Exception:
+        except Exception:  # whatever a sampler raises: it goes on as it is, and is not taken for a fault of a worker
             current.sampler_failed = True
             raise
         if self._batched and not isinstance(indices, Sized):

@@ -2,14 +2,14 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastfeed.archive.dataset import read_record
 from fastfeed.archive.manifest import FOLDER, LEFT_OUT, WRITER, Group, Manifest
 from fastfeed.archive.regular import open_regular
 from fastfeed.errors import DatasetError, DestinationError, DestinationOccupied, NotADataset, SourceChanged
-from fastfeed.packer.journal import peek, peek_listing, refuse_foreign
+from fastfeed.packer.journal import peek, refuse_foreign
 from fastfeed.packer.writing import Job
 from fastfeed.sample import printable
 from fastfeed.source.scan import LeftOut, Listing
@@ -18,23 +18,36 @@ from fastfeed.units import format_size
 _SHOWN = 5
 
 
-def standing(job: Job, listing: Listing, *, overwrite: bool) -> list[str]:
-    """What a dry run should say of what is at the destination."""
+def standing(
+    destination: str,
+    *,
+    overwrite: bool,
+    prove_finished: Callable[[Mapping[str, Manifest]], None],
+    prove_begun: Callable[[Mapping[str, Any]], None],
+) -> list[str]:
+    """What a dry run should say of what is at a destination.
+
+    Args:
+        destination: Where the pack would go.
+        overwrite: Whether what is there would be replaced.
+        prove_finished: Raises what packing would where a finished pack, given by its manifests, is another one.
+        prove_begun: The same of an unfinished one, given by its options.
+    """
     try:
-        refuse_foreign(job.destination)
+        refuse_foreign(destination)
     except DestinationError as error:
         return [f"this would be refused: {error.message}"]
     try:
-        done, before = published(job.destination), peek(job.destination)
+        done, before = published(destination), peek(destination)
         if done is not None:
             if overwrite:
                 return ["the destination holds a finished pack: it would be replaced"]
-            compare_published(job, done, listing)
+            prove_finished(done)
             return ["the destination holds this very pack: there would be nothing to do"]
         if before is not None:
             if overwrite:
                 return ["the destination holds an unfinished pack: it would be replaced"]
-            compare_job(job, before, peek_listing(job.destination), listing)
+            prove_begun(before)
             return ["the destination holds an unfinished pack with these options: it would be continued"]
     except (DestinationError, SourceChanged, DatasetError) as error:
         return [f"without --overwrite this would be refused: {error.message}"]

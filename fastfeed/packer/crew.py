@@ -155,12 +155,12 @@ class Crew:
         Args:
             following: Gives the next one, None where there is none at present.
             hear: Called with each task that is done, and what came of it. What it raises ends the run.
-            meanwhile: Does a little here, while not all workers have started; gives whether there was anything to do.
+            meanwhile: Does a little here, while there is nothing to hear; gives whether there was anything to do.
 
         Raises:
             WorkerDied: A worker ended before it was told to.
         """
-        self._have(min(self.count, _MOST_LISTERS))
+        self._have(max(1, min(self.count, _MOST_LISTERS) - 1))  # this process is one of those that share
 
         def answered(task: Task, message: Message) -> None:
             if message.head["event"] != "progress":
@@ -169,7 +169,9 @@ class Crew:
         self._carry_out(following, answered, meanwhile)
 
     def prepare(self) -> None:
-        """Let those that there are load what the writing of shards needs, while there is no shard to write yet."""
+        """Let those that shared a scan, and one more, load what the writing of shards needs, while there is none yet."""
+        if self._workers:
+            self._have(min(self.count, len(self._workers) + 1))
         for worker in self._workers:
             worker.tell(wire.encode({"order": "prepare"}))
 
@@ -195,24 +197,31 @@ class Crew:
     ) -> None:
         while True:
             self._feed(following, at_once=meanwhile is None)
-            alone = meanwhile is not None and not all(worker.ready for worker in self._workers)
-            did_some = alone and meanwhile is not None and meanwhile()
-            if not did_some and not any(worker.tasks for worker in self._workers):
-                return
-            for key, _ in self._selector.select(0 if did_some else None):
-                worker, name = key.data
-                data = os.read(key.fd, 1 << 16)
-                if name == "stderr":
-                    worker.complaint = (worker.complaint + data)[-_TAIL_BYTES:]
-                    if not data:
-                        self._selector.unregister(key.fileobj)
-                elif data:
-                    self._listen(worker, data, hear)
-                elif worker.tasks:
-                    raise _died(worker)
-                else:  # killed while it had nothing to do: nothing is lost
-                    worker.ready, worker.gone = False, True
-                    self._selector.unregister(key.fileobj)
+            heard = self._selector.select(0) if meanwhile is not None else []
+            if not heard:
+                if meanwhile is not None and meanwhile():
+                    continue
+                if not any(worker.tasks for worker in self._workers):
+                    return
+                heard = self._selector.select()
+            for key, _ in heard:
+                self._answered(key, hear)
+
+    def _answered(self, key: selectors.SelectorKey, hear: Callable[[Task, Message], None]) -> None:
+        """Take in what a worker wrote, or that it has gone."""
+        worker, name = key.data
+        data = os.read(key.fd, 1 << 16)
+        if name == "stderr":
+            worker.complaint = (worker.complaint + data)[-_TAIL_BYTES:]
+            if not data:
+                self._selector.unregister(key.fileobj)
+        elif data:
+            self._listen(worker, data, hear)
+        elif worker.tasks:
+            raise _died(worker)
+        else:  # killed while it had nothing to do: nothing is lost
+            worker.ready, worker.gone = False, True
+            self._selector.unregister(key.fileobj)
 
     def _feed(self, following: Callable[[], Task | None], *, at_once: bool) -> None:
         """Give each worker what it lacks. Not at once: only those that have started, so that no task waits for one."""

@@ -21,18 +21,13 @@ from fastfeed.config import (
     pack_config,
     row_config,
 )
-from fastfeed.disk import disk_error, prove_utf8
-from fastfeed.errors import (
-    DestinationFull,
-    SourceChanged,
-    SourceUnreadable,
-    UsageError,
-)
+from fastfeed.disk import prove_utf8
+from fastfeed.errors import SourceChanged, SourceUnreadable, UsageError
 from fastfeed.machine import free_bytes, processors
 from fastfeed.packer.compare import compare_job, compare_published, listed_left_out, published, standing
 from fastfeed.packer.compression import encoder_of, notes_of, prove_frames, why_compressed
 from fastfeed.packer.crew import Crew
-from fastfeed.packer.journal import Journal
+from fastfeed.packer.journal import Journal, peek_listing
 from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
 from fastfeed.packer.probe import probe
 from fastfeed.packer.result import DatasetResult, PackResult
@@ -44,11 +39,11 @@ from fastfeed.packer.rows.job import pack_rows
 from fastfeed.packer.rows.splits import pack_splits
 from fastfeed.packer.rows.stream import StreamJob, pack_stream
 from fastfeed.packer.sidecars import write_sidecars
-from fastfeed.packer.writing import Job, Writing, worker_count
+from fastfeed.packer.writing import Job, Writing, held_journal, prove_room, tell_kept, worker_count
 from fastfeed.sample import SkipList
 from fastfeed.source.scan import Listing, scan
 from fastfeed.trace import QUIET, Progress
-from fastfeed.units import format_count, format_size
+from fastfeed.units import format_count
 
 _ROUNDS = 20
 _SHOWN = 5
@@ -192,17 +187,9 @@ def _pack_folder(
     if done is not None:  # without a lock: a finished pack may lie on a disk that cannot be written
         with job.crew:
             return _already(job, done, _scan(job), began)
-    journal = Journal(job.destination)
-    try:
-        with job.crew:  # it ends before the lock is given away
-            result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
-        return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
-    except BrokenPipeError:
-        raise  # who listened to on_plan has gone: that is no fault of the destination
-    except OSError as error:
-        raise disk_error(f"{error.filename or job.destination}: {error.strerror}", error.errno, job.destination) from error
-    finally:
-        journal.close()
+    with held_journal(job.destination) as journal, job.crew:  # the crew ends before the lock is given away
+        result = _run(job, journal, overwrite=overwrite, trust_scan=trust_scan, on_plan=on_plan)
+    return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
 
 
 def _refuse_overlap(source: str, destination: str) -> None:
@@ -230,7 +217,12 @@ def _planned(job: Job, began: float, *, overwrite: bool) -> PackResult:
     with job.crew:
         listing = _scan(job)
     result = _result(job, _explained(job, _plan(job, listing, {}), listing), began, dry_run=True)
-    return replace(result, notes=(*result.notes, *standing(job, listing, overwrite=overwrite)))
+    told = standing(
+        job.destination, overwrite=overwrite,
+        prove_finished=lambda done: compare_published(job, done, listing),
+        prove_begun=lambda before: compare_job(job, before, peek_listing(job.destination), listing),
+    )  # fmt: skip
+    return replace(result, notes=(*result.notes, *told))
 
 
 def _plan(job: Job, listing: Listing, failed: Mapping[str, str]) -> PackPlan:
@@ -265,7 +257,7 @@ def _run(
     job.crew.prepare()
     if overwrite or journal.is_clearing():
         plan = _plan(job, listing, {})  # nothing is removed for a source or a disk that cannot do
-        _prove_room(journal, plan)
+        prove_room(journal, plan.size_bytes)
         journal.prove_ours(plan)
         journal.clear()
         os.makedirs(job.destination, exist_ok=True)
@@ -285,10 +277,7 @@ def _run(
     writing = _write(job, journal, listing, plan)
     manifests = writing.publish()
     journal.finish()
-    if writing.kept:
-        journal.notes.append(
-            f"{format_count(writing.kept, 'shard')} kept from an earlier run, unread: fastfeed verify proves all"
-        )
+    tell_kept(journal, writing.kept)
     return _result(job, writing.plan, began, manifests=manifests, writing=writing)
 
 
@@ -299,21 +288,6 @@ def _already(job: Job, done: Mapping[str, Manifest], listing: Listing, began: fl
         Archive(os.path.join(job.destination, split)).prove_shard_sizes()
     plan = _plan(job, listing, _failed_then(job, done, listing))
     return _result(job, plan, began, manifests=done, already_packed=True)
-
-
-def _prove_room(journal: Journal, plan: PackPlan) -> None:
-    """Whether a new pack fits once the old one is gone.
-
-    Raises:
-        DestinationFull: It does not; the old one is left.
-    """
-    owned = sum(os.path.getsize(path) for path in journal.owned_shards() if os.path.exists(path))
-    free = free_bytes(journal.destination) + owned
-    if plan.size_bytes > free:
-        msg = "there is not enough space, even without what --overwrite replaces"
-        got = f"{format_size(free)} with the old shards removed"
-        hint = "The old pack is untouched. Free some space, or choose another disk."
-        raise DestinationFull(msg, path=journal.destination, expected=format_size(plan.size_bytes), got=got, hint=hint)
 
 
 def _write(job: Job, journal: Journal, listing: Listing, plan: PackPlan) -> Writing:

@@ -8,8 +8,9 @@ import random
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import chain
 
+from fastfeed import vectors
 from fastfeed.archive import tar
 from fastfeed.archive.shard import CLASS_FIELD, SUFFIX, shard_file
 from fastfeed.config import PackConfig
@@ -73,6 +74,18 @@ class DatasetPlan:
     def size_bytes(self) -> int:
         """Of all shards."""
         return sum(shard.size_bytes for shard in self.shards)
+
+
+def source_paths(files: "array[int]", paths: Sequence[str]) -> Sequence[str]:
+    """The source path of each of some members, empty for a class member.
+
+    Args:
+        files: Their file numbers, or CLASS_MEMBER.
+        paths: By file number.
+    """
+    if files and files[0] >= 0 and vectors.is_run(files):
+        return paths[files[0] : files[-1] + 1]
+    return [paths[file] if file >= 0 else "" for file in files]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +243,7 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
     class_sizes = array("Q", [digits[label] for label in labels or ()] if with_class else ())
     files, member_fields, sizes, starts = _members(chosen, listing, fields, class_sizes)
     _refuse_huge(files, sizes, listing)
-    source_bytes = sum(sizes) - sum(class_sizes)
+    source_bytes = vectors.total(sizes) - vectors.total(class_sizes)
     shard_name = draft.split if draft.split and config.name is None else f"{name}-{draft.split}" if draft.split else name
     stops = shard_stops(len(chosen.order), source_bytes, config)
     compressed = config.compress is not None
@@ -242,7 +255,7 @@ def _settle(chosen: _Chosen, listing: Listing, config: PackConfig, name: str) ->
     order = in_order if config.shuffle is None else "shuffled"
     return DatasetPlan(
         split=draft.split, name=legal_name(shard_name), layout=draft.layout, order=order,
-        classes=None if draft.classes is None else tuple(draft.classes), keys=[chosen.keys[at] for at in chosen.order],
+        classes=None if draft.classes is None else tuple(draft.classes), keys=_keys_in_order(chosen),
         labels=labels, starts=starts, files=files, fields=tuple(fields), member_fields=member_fields, sizes=sizes,
         offsets=offsets, shards=tuple(shards), source_files=sum(shard.source_files for shard in shards),
         source_bytes=source_bytes, why=tuple(why),
@@ -288,28 +301,31 @@ def _single_members(
 ) -> tuple["array[int]", "array[int]", "array[int]", "array[int]"]:
     """The same where each sample has one file, as most have: whole columns at once. classes: size, field, place of members."""
     files, fields = _in_order(chosen.draft.files, chosen.order), _in_order(numbers, chosen.order)
-    sizes = array("Q", [listing.sizes[file] for file in files])
+    sizes = vectors.taken(listing.sizes, files)
     class_sizes, class_field, place = classes
     if not class_sizes:
-        return files, fields, sizes, array("Q", range(len(files) + 1))
+        return files, fields, sizes, vectors.counting("Q", 0, len(files) + 1)
     columns = []
     own_files, own_fields = array("q", [CLASS_MEMBER]) * len(files), array("H", [class_field]) * len(files)
     for column, own in ((files, own_files), (fields, own_fields), (sizes, class_sizes)):
         both = column + own
         both[place::2], both[1 - place :: 2] = own, column
         columns.append(both)
-    return columns[0], columns[1], columns[2], array("Q", range(0, 2 * len(files) + 1, 2))
+    return columns[0], columns[1], columns[2], vectors.counting("Q", 0, 2 * len(files) + 1, 2)
 
 
 def _in_order(column: "array[int]", order: Sequence[int]) -> "array[int]":
     """A value for each sample in storage order: a slice where none is left out and none has moved."""
-    return (
-        column[order.start : order.stop] if isinstance(order, range) else array(column.typecode, [column[at] for at in order])
-    )
+    return column[order.start : order.stop] if isinstance(order, range) else vectors.taken(column, order)
 
 
-def _refuse_huge(files: Sequence[int], sizes: Sequence[int], listing: Listing) -> None:
-    if max(sizes) <= tar.MAX_MEMBER_BYTES:
+def _keys_in_order(chosen: _Chosen) -> Sequence[str]:
+    order = chosen.order
+    return chosen.keys[order.start : order.stop] if isinstance(order, range) else [chosen.keys[at] for at in order]
+
+
+def _refuse_huge(files: Sequence[int], sizes: "array[int]", listing: Listing) -> None:
+    if vectors.largest(sizes) <= tar.MAX_MEMBER_BYTES:
         return
     huge = [listing.paths[file] for file, size in zip(files, sizes, strict=True) if size > tar.MAX_MEMBER_BYTES]
     msg = f"{format_count(len(huge), 'file')} of 8 GiB or more cannot be a member ({', '.join(map(printable, huge[:_SHOWN]))})"
@@ -326,12 +342,12 @@ def _lay_out(
     offsets, shards, first = array("Q"), [], 0
     for number, stop in enumerate(stops):
         begin, end = starts[first], starts[stop]
-        spans = [(size + 2 * tar.BLOCK_BYTES - 1) & -tar.BLOCK_BYTES for size in sizes[begin:end]]  # tar.span_bytes, inline
-        ends = list(accumulate(spans, initial=tar.BLOCK_BYTES))
-        offsets.extend(array("Q", ends[:-1]))
+        own, classes = sizes[begin:end], class_sizes[first:stop]
+        spans = vectors.rounded_up(own, tar.BLOCK_BYTES, tar.BLOCK_BYTES)  # tar.span_bytes of each
+        ends = vectors.running(spans, tar.BLOCK_BYTES)
+        offsets.extend(ends[:-1])
         at = ends[-1] - tar.BLOCK_BYTES
-        classes = class_sizes[first:stop]
-        source_files, source_bytes = end - begin - len(classes), sum(sizes[begin:end]) - sum(classes)
+        source_files, source_bytes = end - begin - len(classes), vectors.total(own) - vectors.total(classes)
         size_bytes = at + tar.trailer_bytes(at)
         file = shard_file(name, number, compressed=compressed)
         shards.append(ShardPlan(file, first, stop, begin, end, size_bytes, source_files, source_bytes))

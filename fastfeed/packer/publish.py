@@ -6,9 +6,9 @@ import os
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import sub
 from typing import BinaryIO
 
+from fastfeed import vectors
 from fastfeed.archive import columns, manifest
 from fastfeed.archive.index import MEMBER, SAMPLE, IndexData, UserColumn
 from fastfeed.archive.manifest import (
@@ -25,7 +25,7 @@ from fastfeed.archive.manifest import (
 )
 from fastfeed.disk import publish
 from fastfeed.errors import DestinationError
-from fastfeed.packer.plan import DatasetPlan
+from fastfeed.packer.plan import DatasetPlan, source_paths
 from fastfeed.packer.record import read_record
 from fastfeed.source.scan import LeftOut
 
@@ -93,8 +93,8 @@ def publish_dataset(
     data = IndexData(
         keys=plan.keys,
         labels=plan.labels,
-        members_per_sample=map(sub, plan.starts[1:], plan.starts),
-        sources=["" if file < 0 else source.paths[file] for file in plan.files],
+        members_per_sample=vectors.differences(plan.starts),
+        sources=source_paths(plan.files, source.paths),
         fields=plan.member_fields,
         offsets=plan.offsets,
         sizes=plan.sizes,

@@ -105,7 +105,7 @@ class ShardFile:
         try:
             save(done)
             os.rename(self.part, self.target)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: whatever it is, it goes on, and no temporary file stays
             remove(self.part)
             raise
         sync_folder(os.path.dirname(self.target))

@@ -1,13 +1,19 @@
-"""One round of a pack job: the shards that are not there yet are written, then index and manifests published."""
+"""One round of a pack job: the shards that are not there yet are written, then index and manifests published.
+
+What packs of folders and of rows have in common stands at the end.
+"""
 
 import os
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import sub
 from typing import Any
 
+from fastfeed import vectors
 from fastfeed.archive.manifest import Manifest
 from fastfeed.config import PackConfig
 from fastfeed.disk import FULL_HINT, disk_error, remove
@@ -17,7 +23,7 @@ from fastfeed.packer import publish
 from fastfeed.packer.compression import compression_of
 from fastfeed.packer.crew import Crew
 from fastfeed.packer.journal import Journal
-from fastfeed.packer.plan import DatasetPlan, PackPlan, ShardPlan
+from fastfeed.packer.plan import CLASS_MEMBER, DatasetPlan, PackPlan, ShardPlan, source_paths
 from fastfeed.packer.record import read_record
 from fastfeed.packer.worker import Order
 from fastfeed.sample import SkipList, printable
@@ -43,15 +49,50 @@ class Job:
     progress: Progress
 
 
-class Writing:
+class Hearing(ABC):
+    """What a round hears of its workers.
+
+    Args:
+        progress: Hears of files and bytes.
+        destination: Where the job writes.
+    """
+
+    def __init__(self, progress: Progress, destination: str) -> None:
+        self._progress, self._destination = progress, destination
+        self.kept = self.written = 0
+        """Shards that were there already, and those that were written."""
+
+    def hear(self, event: Mapping[str, Any]) -> None:
+        """Take in an event of a worker.
+
+        Raises:
+            DestinationError: The disk refused.
+            SourceError: As inputs_failed() decides.
+        """
+        match event["event"]:
+            case "progress":
+                self._progress.advance(event["files"], event["bytes"])
+            case "done":
+                self.written += 1
+            case "disk":
+                raise disk_error(event["what"], event["errno"], self._destination)
+            case "inputs":
+                self.inputs_failed(event["failed"])
+
+    @abstractmethod
+    def inputs_failed(self, failed: Sequence[Any]) -> None:
+        """Inputs of a shard cannot be packed."""
+
+
+class Writing(Hearing):
     """One round of writing the shards of a plan that are not there yet."""
 
     def __init__(self, job: Job, journal: Journal, plan: PackPlan, listing: Listing) -> None:
+        super().__init__(job.progress, job.destination)
         self.job, self.journal, self.plan = job, journal, plan
         self.source = publish.SourceFacts(listing.paths, listing.digest(), job.identity["options"], compression_of(job.config))  # type: ignore[arg-type]
         self.listing = listing
         self.failed: dict[str, str] = {}
-        self.kept = self.written = 0
 
     def run(self) -> None:
         """Write what is missing.
@@ -88,7 +129,7 @@ class Writing:
         self.job.progress.start("pack", sum(s.source_files for s in shards), sum(s.source_bytes for s in shards))
         workers, _ = worker_count(self.job.workers, len(todo))
         orders = (self._order(dataset, number, at) for at, (dataset, number) in enumerate(todo))
-        self.job.crew.run(orders, self._hear, workers)
+        self.job.crew.run(orders, self.hear, workers)
         self.job.progress.finish()
 
     def _record(self, dataset: DatasetPlan, number: int) -> str:
@@ -109,12 +150,11 @@ class Writing:
     def _order(self, dataset: DatasetPlan, number: int, at: int) -> Order:
         shard = dataset.shards[number]
         files = dataset.files[shard.first_member : shard.stop_member]
-        paths, mtimes_ns, labels = self.source.paths, self.listing.mtimes_ns, self._class_numbers(dataset, number)
         columns = Order.columns_of(
             _member_names(dataset, shard),
-            [paths[file] if file >= 0 else "" for file in files],
+            source_paths(files, self.source.paths),
             dataset.sizes[shard.first_member : shard.stop_member],
-            array("q", [mtimes_ns[file] if file >= 0 else next(labels) for file in files]),
+            self._stamps(dataset, shard, files),
         )
         return Order(
             number=at, root=self.job.source + "/", target=os.path.join(self.job.destination, dataset.split, shard.file),
@@ -122,23 +162,20 @@ class Writing:
             framing=self.job.config.framing,
         )  # fmt: skip
 
-    @staticmethod
-    def _class_numbers(dataset: DatasetPlan, number: int) -> Iterator[int]:
-        shard = dataset.shards[number]
-        return iter(dataset.labels[shard.first : shard.stop] if dataset.labels is not None else ())
+    def _stamps(self, dataset: DatasetPlan, shard: ShardPlan, files: "array[int]") -> "array[int]":
+        """The mtime of each source file in ns, of a class member its number."""
+        stamps = vectors.taken(self.listing.mtimes_ns, files)  # of a class member any: it is replaced
+        if dataset.labels is None or CLASS_MEMBER not in files:
+            return stamps
+        return vectors.filled(stamps, files, dataset.labels[shard.first : shard.stop])
 
-    def _hear(self, event: dict[str, Any]) -> None:
-        match event["event"]:
-            case "progress":
-                self.job.progress.advance(event["files"], event["bytes"])
-            case "done":
-                self.written += 1
-            case "disk":
-                raise disk_error(event["what"], event["errno"], self.job.destination)
-            case "inputs":
-                self._input_failed(event["failed"])
+    def inputs_failed(self, failed: Sequence[tuple[str, str, str]]) -> None:
+        """Source files that are not as planned, each with the kind of its fault and why.
 
-    def _input_failed(self, failed: Sequence[tuple[str, str, str]]) -> None:
+        Raises:
+            SourceChanged: One is not what the scan saw.
+            SourceUnreadable: One cannot be read and on_error is stop.
+        """
         shown = "; ".join(f"{printable(path)}: {why}" for path, _, why in failed[:_SHOWN])
         more = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
         if any(kind == "changed" for _, kind, _ in failed):
@@ -190,3 +227,42 @@ def worker_count(asked: int | None, shards: int) -> tuple[int, str]:
     machine = processors()
     count = max(1, min(machine.count, shards))
     return count, f"{machine.why}, {format_count(shards, 'shard')} to write: {format_count(count, 'worker')}"
+
+
+@contextmanager
+def held_journal(destination: str) -> Iterator[Journal]:
+    """The journal of a pack to a destination, closed in the end.
+
+    Raises:
+        DestinationError: What the operating system refuses meanwhile, and as Journal raises.
+    """
+    journal = Journal(destination)
+    try:
+        yield journal
+    except BrokenPipeError:
+        raise  # who listened to on_plan has gone: that is no fault of the destination
+    except OSError as error:
+        raise disk_error(f"{error.filename or destination}: {error.strerror}", error.errno, destination) from error
+    finally:
+        journal.close()
+
+
+def prove_room(journal: Journal, size_bytes: int) -> None:
+    """Whether a new pack of about this size fits once the old one is gone.
+
+    Raises:
+        DestinationFull: It does not; the old one is left.
+    """
+    owned = sum(os.path.getsize(path) for path in journal.owned_shards() if os.path.exists(path))
+    free = free_bytes(journal.destination) + owned
+    if size_bytes > free:
+        msg = "there is not enough space, even without what --overwrite replaces"
+        got = f"{format_size(free)} with the old shards removed"
+        hint = "The old pack is untouched. Free some space, or choose another disk."
+        raise DestinationFull(msg, path=journal.destination, expected=format_size(size_bytes), got=got, hint=hint)
+
+
+def tell_kept(journal: Journal, kept: int) -> None:
+    """Note that shards of an earlier run are taken as they are, where there are any."""
+    if kept:
+        journal.notes.append(f"{format_count(kept, 'shard')} kept from an earlier run, unread: fastfeed verify proves all")

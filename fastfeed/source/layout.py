@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from fastfeed import vectors
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable
 from fastfeed.media import is_image_field
@@ -15,8 +16,11 @@ from fastfeed.source.lister import FOLDER_WHY
 from fastfeed.source.names import (
     IMAGEFOLDER_EXTENSIONS,
     FileName,
+    all_differ,
     compound_field,
+    counted,
     group,
+    has_dots,
 )
 from fastfeed.source.scan import LeftOut, Listing
 from fastfeed.units import format_count
@@ -247,8 +251,8 @@ class _Grouper:
         compounds: Counter[str] = Counter()
         for folder in folders:
             files = self.listing.files_of(folder)
-            fields.update(self.listing.fields[files.start : files.stop])
-            if _has_dots(self.listing.bases[files.start : files.stop]):
+            fields.update(counted(self.listing.fields[files.start : files.stop]))
+            if has_dots(self.listing.bases[files.start : files.stop]):
                 compounds.update(map(compound_field, self.listing.names[files.start : files.stop]))
         images = sum(count for name, count in fields.items() if is_image_field(name))
         total = sum(fields.values())
@@ -261,11 +265,11 @@ class _Grouper:
         names, fields = self.listing.names[files.start : files.stop], self.listing.fields[files.start : files.stop]
         prefix = f"{self.listing.folders[number]}/" if self.listing.folders[number] else ""
         bases = self.listing.bases[files.start : files.stop]
-        plain = not self.by_stem or (len(set(bases)) == len(bases) and not _has_dots(bases))
+        plain = not self.by_stem or (not has_dots(bases) and all_differ(bases))
         if plain:  # a file a sample: most folders, so no object is made for a sample
             draft.stems.extend([prefix + base for base in bases])
-            draft.starts.extend(range(len(draft.files) + 1, len(draft.files) + len(files) + 1))
-            draft.files.extend(files)
+            draft.starts.extend(vectors.counting("Q", len(draft.files) + 1, len(draft.files) + len(files) + 1))
+            draft.files.extend(vectors.counting("q", files.start, files.stop))
             draft.fields.extend(fields)
             return len(files)
         listed = [FileName(*entry) for entry in zip(names, files, fields, strict=True)]
@@ -287,15 +291,10 @@ class _Grouper:
             )
 
 
-def _has_dots(bases: Sequence[str]) -> bool:
-    """Whether a dot is in any: looked for once in all of them, for this runs over every file."""
-    return "." in "".join(bases)
-
-
 def _schemas(draft: Draft) -> Counter[tuple[str, ...]]:
     """How many samples have which fields."""
     if len(draft.files) == len(draft):
-        return Counter({(name,): count for name, count in Counter(draft.fields).items()})
+        return Counter({(name,): count for name, count in counted(draft.fields).items()})
     return Counter(tuple(draft.fields_of(sample)) for sample in range(len(draft)))
 
 
@@ -354,7 +353,7 @@ def _imagefolder_takes(item: LeftOut, extensions: tuple[str, ...]) -> bool:
 
 def _unify_images(draft: Draft) -> None:
     """One image extension a dataset: where no sample has two plain images, their field is that of most."""
-    counts = Counter(draft.fields)
+    counts = counted(draft.fields)
     for name in [name for name in counts if "." in name or not is_image_field(name)]:
         del counts[name]
     if len(counts) < 2:  # noqa: PLR2004 - nothing to unify

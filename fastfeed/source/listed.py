@@ -27,6 +27,8 @@ from fastfeed.units import format_count
 
 _PROBED_ROWS = 50
 _SHOWN = 5
+_WHOLE = re.compile("-?(?:0|[1-9][0-9]*)")
+_SHOWN_CHARACTERS = 40
 _MAX_NUMBERED_CLASSES = 1 << 20
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _OWN_EXTENSIONS = IMAGE_EXTENSIONS | {"txt", "json", "npy", "npz", "wav", "flac", "mp3", "ogg", "opus", "mp4", "webm", "xml"}
@@ -218,7 +220,7 @@ class _Reader:
         values = [column.values[row] for row in self.rows]
         draft = self.draft
         if column.kind == "text":
-            self._named_label(name, values)
+            self._named_label(column, values)
             return
         most = len(self.config.classes) if self.config.classes else _MAX_NUMBERED_CLASSES
         wrong = next((at for at, value in enumerate(values) if not (0 <= value < most and value == int(value))), None)
@@ -242,7 +244,7 @@ class _Reader:
             msg = f"{where} has the class {int(value)}, and there are {most:,} classes at most"
         return UsageError(msg, path=self.table.path, expected=f"a whole number from 0 to {most - 1}", got=value, hint=hint)
 
-    def _named_label(self, name: str, values: Sequence[str]) -> None:
+    def _named_label(self, column: UserColumn, values: Sequence[str]) -> None:
         classes = list(self.config.classes or sorted(set(values)))
         numbers = {text: number for number, text in enumerate(classes)}
         wrong = next((at for at, text in enumerate(values) if text not in numbers or not text), None)
@@ -251,7 +253,18 @@ class _Reader:
             msg = f"{where} of the list has " + (f"the unknown class {values[wrong]!r}" if values[wrong] else "no class")
             raise UsageError(msg, path=self.table.path, got=repr(values[wrong]), hint="Give every row a class that is known.")
         self.draft.classes, self.draft.labels = classes, array("q", [numbers[text] for text in values])
-        self.draft.why.append(f"the class is column {name!r}: {format_count(len(classes), 'name')}, numbered in sorted order")
+        order = "as they are listed" if self.config.classes else "in sorted order"
+        why = f"the class is column {column.name!r}: {format_count(len(classes), 'name')}, numbered {order}"
+        self.draft.why.append(why + self._no_numbers(column, values))
+
+    def _no_numbers(self, column: UserColumn, values: Sequence[str]) -> str:
+        """Why classes of which some are numbers are names all the same; empty where none is."""
+        if not any(map(str.isdecimal, values)):
+            return ""
+        odd = next((at for at, text in enumerate(values) if not _WHOLE.fullmatch(text)), None)
+        if odd is None:  # by another row than those that are taken, or by its type
+            return f"; they are no numbers, for the column is {column.why}"
+        return f"; they are no numbers, for {self.table.where(self.rows[odd])} is {values[odd][:_SHOWN_CHARACTERS]!r}"
 
     def _stems(self, fields: Sequence[str]) -> None:
         """Names of the samples: the key column, else the path of the first field's file."""

@@ -54,6 +54,21 @@ def has_extension(name: str) -> bool:
     return dot > 0 and _legal_extension(name[dot + 1 :]) != ""
 
 
+def counted(names: Sequence[str]) -> Counter[str]:
+    """How often each is there; fast where all are the same, as the fields of most folders are."""
+    return Counter({names[0]: len(names)}) if names and names.count(names[0]) == len(names) else Counter(names)
+
+
+def all_differ(bases: Sequence[str]) -> bool:
+    """Whether no two are equal. They are sorted by name in most folders, so they need not be hashed."""
+    return all(map(lt, bases, islice(bases, 1, None))) or len(set(bases)) == len(bases)
+
+
+def has_dots(bases: Sequence[str]) -> bool:
+    """Whether a dot is in any: looked for once in all of them, for this runs over every file."""
+    return "." in "".join(bases)
+
+
 def canonical(extension: str) -> str:
     """jpeg, jpe, jfif -> jpg; tif -> tiff; others unchanged."""
     return _CANONICAL.get(extension, extension)

@@ -28,7 +28,7 @@ CONTENT_FIELDS: dict[int, str] = {
 _ALONE_SECONDS = 0.01
 """A walk that ends sooner needs no hands: they take longer to come."""
 _SLICE_SECONDS = 0.005
-"""How long a walk here goes on before it looks whether hands have come."""
+"""How long a walk here goes on before it looks what the hands have found."""
 _MOST_NAMES = 2000
 """A folder with more is looked up in parts of this size."""
 _MOST_PLACES = 100
@@ -79,8 +79,8 @@ class Listing:
         """Path of each file below the source, in file order. Not before the listing is complete."""
         found: list[str] = []
         for number, folder in enumerate(self.folders):
-            prefix = f"{folder}/" if folder else ""
-            found.extend([prefix + self.names[file] for file in self.files_of(number)])
+            files, prefix = self.files_of(number), f"{folder}/" if folder else ""
+            found.extend([prefix + name for name in self.names[files.start : files.stop]])
         return found
 
     @cached_property
@@ -203,7 +203,7 @@ class Hands(Protocol):
         Args:
             following: Gives the next one, None where there is none at present.
             hear: Called with each task that is done, and what came of it.
-            meanwhile: Does a little here, while the others are not there yet; gives whether there was anything to do.
+            meanwhile: Does a little here, while there is nothing to hear; gives whether there was anything to do.
         """
 
 

@@ -10,7 +10,6 @@ from typing import Any, BinaryIO, TextIO
 
 from fastfeed.archive.regular import open_regular
 from fastfeed.errors import SourceError, SourceUnreadable
-from fastfeed.optional import load
 from fastfeed.units import format_size
 
 COMPRESSED = (".gz", ".zst")
@@ -31,7 +30,6 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
     Raises:
         SourceUnreadable: It cannot be opened or read; raised also for errors inside the block.
         SourceError: It is no such compressed file, or cut, or a line of it is longer than MAX_LINE_BYTES.
-        UsageError: It ends in .zst, and zstandard is not installed.
     """
     damage: list[type[Exception]] = [gzip.BadGzipFile, zlib.error, EOFError]
     try:
@@ -40,7 +38,8 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
                 with gzip.GzipFile(fileobj=file) as plain:
                     yield io.BufferedReader(_Lines(plain, path), _BUFFER_BYTES)
             elif path.endswith(".zst"):
-                zstandard = load("zstandard", "zst", "a file that ends in .zst")
+                import zstandard  # noqa: PLC0415 - tables that are not compressed so do not load it
+
                 damage.append(zstandard.ZstdError)
                 yield io.BufferedReader(_Lines(_Frames(file, zstandard.ZstdDecompressor()), path), _BUFFER_BYTES)
             else:
@@ -88,7 +87,7 @@ class _Lines(io.RawIOBase):
 class _Frames(io.RawIOBase):
     """The content of zstd frames. zstandard's own reader takes a frame that is cut for one that ends there."""
 
-    def __init__(self, file: BinaryIO, decompressor: Any) -> None:  # noqa: ANN401 - of an optional package
+    def __init__(self, file: BinaryIO, decompressor: Any) -> None:  # noqa: ANN401 - of zstandard, which loads only when used
         self._file, self._decompressor = file, decompressor
         self._frame: Any = None
         self._plain = memoryview(b"")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from fastfeed.archive.regular import open_regular
-from fastfeed.optional import load
 from fastfeed.store.blocks import StreamDamaged, StreamedBlocks
 
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -78,7 +77,8 @@ class _Frame:
 
     def chunks(self) -> Iterator[bytes]:
         """Its content."""
-        zstandard = load("zstandard", "zst", "a .tar.zst")
+        import zstandard  # noqa: PLC0415 - tars that are not compressed so do not load it
+
         decoder = zstandard.ZstdDecompressor().decompressobj()
         while not decoder.eof:
             data = os.pread(self._descriptor, _STEP_BYTES, self.at)

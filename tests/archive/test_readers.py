@@ -10,7 +10,9 @@ import pytest
 import yaml
 from helpers import encoded, make_captioned, make_photos, packed, photo
 from packing import tree
+from rowsets import Samples
 
+import fastfeed
 from fastfeed.archive.beside import Rows
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.readers import card, dali_indexes, split_names, wids_index
@@ -103,6 +105,15 @@ def test_class_numbers_of_the_source_get_no_names(tmp_path: Path):
 def test_class_names_that_are_no_utf8_are_escaped(tmp_path: Path):
     packed(make_photos(tmp_path / "src", classes=["caf\udce9", "cat"]), tmp_path / "set")
     assert features(tmp_path / "set", tmp_path / "x")["cls"] == {"class_label": {"names": ["caf\\xe9", "cat"]}}
+
+
+def test_class_names_that_no_file_can_have_are_escaped(tmp_path: Path):
+    """Given for a dataset, not read from folders."""
+    names, rows = ["\ud800x", "a\udce9", "\udfff", "plain"], [{"txt": "a", "cls": at % 4} for at in range(8)]
+    packed(Samples(rows), tmp_path / "set", classes=names, readers=["hf"])
+    names_of = features(tmp_path / "set", tmp_path / "x")["cls"]["class_label"]["names"]
+    assert names_of == ["\\ud800x", "a\\xe9", "\\udfff", "plain"]
+    assert fastfeed.open(tmp_path / "set").classes == names
 
 
 def test_the_splits_of_a_group(tmp_path: Path):

@@ -69,10 +69,11 @@ def test_a_list(folder: Path):
     assert [fields["jpg"] for fields in fields_of(folder / "out")] == photos(4)
     assert labels_of(folder / "out") == ["a", "b", "a", "b"]
     assert set(Archive(str(folder / "out")).index.user) == {"width"}
-    assert "nothing to do" in done(
+    again = done(
         "pack", folder / "list.csv", folder / "out", "--field", "image=images/{id}.jpg", "--field", "mask=masks/{id}.png",
         "--label", "kind", "--column", "width", env={"COLUMNS": "200"},
     )  # fmt: skip
+    assert "nothing to do" in " ".join(again.split())  # where a line breaks depends on how long the folder's name is
 
 
 def test_json_lines(folder: Path):

@@ -197,7 +197,7 @@ def run_rank(rank: int, folder: Path) -> None:
         }  # fmt: skip
         torch.save(found, folder / f"rank{rank}.pt")
         dist.destroy_process_group()
-    except BaseException:
+    except BaseException:  # an exit too: the parent tells what this process died of
         (folder / f"rank{rank}.txt").write_text(traceback.format_exc())
         raise
 

@@ -255,11 +255,19 @@ def test_workers_that_die_between_scan_and_shards_are_replaced(tmp_path, listed_
     assert len(before) == 2 and fastfeed.verify(tmp_path / "out").ok
 
 
-def test_those_who_list_write_as_well_and_who_is_not_needed_then_is_dismissed(tmp_path, listed_by_workers):
-    seen: dict[str, set[int]] = {"scan": set(), "pack": set()}
+@pytest.mark.parametrize(("shards", "writing"), [(1, 1), (2, 2), (9, 3)])
+def test_those_who_list_write_as_well_one_more_joins_them_and_who_is_not_needed_is_dismissed(
+    tmp_path, listed_by_workers, shards, writing
+):
+    seen: dict[str, set[int]] = {"scan": set(), "plan": set(), "pack": set()}
     hook = Hook(on_advance=lambda stage: seen[stage].update(children_of(os.getpid())))
-    packed(folders(tmp_path / "s"), tmp_path / "out", workers=3, shards=2, progress=hook)
-    assert len(seen["scan"]) == 3 and len(seen["pack"]) == 2 and seen["pack"] < seen["scan"]
+    packed(
+        folders(tmp_path / "s"), tmp_path / "out", workers=3, shards=shards, progress=hook,
+        on_plan=lambda plan: seen["plan"].update(children_of(os.getpid())),
+    )  # fmt: skip
+    assert len(seen["scan"]) == 2  # this process lists as well
+    assert len(seen["plan"]) == 3 and seen["scan"] < seen["plan"]
+    assert len(seen["pack"]) == writing and seen["pack"] <= seen["plan"] and seen["pack"] & seen["scan"]
     assert not children_of(os.getpid())
 
 

@@ -187,7 +187,7 @@ def test_a_file_system_without_locks_is_told_and_used(tmp_path, monkeypatch):
     assert journal.notes == [NO_LOCK]
     journal.close()
     assert not (tmp_path / "out").exists()
-    monkeypatch.setattr("fastfeed.packer.job.Journal", partial(Journal, lock=no_locks))
+    monkeypatch.setattr("fastfeed.packer.writing.Journal", partial(Journal, lock=no_locks))
     result = packed(texts(tmp_path / "s"), tmp_path / "out")
     assert result.notes == (NO_LOCK,)
     assert len(read_back(tmp_path / "out")) == 6

@@ -1,4 +1,5 @@
 import os
+from array import array
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ import fastfeed
 from fastfeed.archive.tar import BLOCK_BYTES, MAX_MEMBER_BYTES, RECORD_BYTES
 from fastfeed.config import PackConfig
 from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
-from fastfeed.packer.plan import PackPlan, make_plan
+from fastfeed.packer.plan import PackPlan, make_plan, source_paths
 from fastfeed.sample import SkipEntry, SkipList
 from fastfeed.source.lister import NOT_SNIFFED
 from fastfeed.source.scan import LeftOut, Listing, scan
@@ -392,3 +393,8 @@ def test_the_largest_member_is_planned():
     assert list(dataset.offsets) == [512, 512 + MAX_MEMBER_BYTES + 1 + 512]
     with pytest.raises(SourceUnreadable, match=r"1 file of 8 GiB or more cannot be a member \(a.bin\)"):
         planned(listing_of({"a.bin": MAX_MEMBER_BYTES + 1, "b.bin": 1}))
+
+
+@pytest.mark.parametrize("files", [[], [0], [1, 2, 3], [2, 1], [0, 2], [-1, 0], [0, -1, 1, -1]], ids=str)
+def test_source_paths(files):
+    assert list(source_paths(array("q", files), "abcd")) == ["" if file < 0 else "abcd"[file] for file in files]

@@ -1,35 +1,28 @@
 """unpack: the files of the source again, byte for byte, under their names, and nothing outside of the folder asked for."""
 
-import json
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from itertools import accumulate
 from pathlib import Path
 
 import pytest
 from helpers import (
     ROOT,
-    ColumnFile,
     encoded,
     files_below,
     flip_bit,
-    make_captioned,
     make_photos,
     pack_photos,
     packed,
     photo,
-    rewrite_index,
-    rewrite_manifest,
 )
+from packing import interrupted_unpack, raw_tree
 
 import fastfeed
-from fastfeed.errors import DestinationError, DestinationOccupied, IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged
+from fastfeed.errors import DestinationOccupied, NotADataset, ShardDamaged
 from fastfeed.packer.unpack import WORKPLACE
 from fastfeed.trace import NullProgress
 
@@ -41,18 +34,6 @@ ODD_NAMES = [
     b"a;b|c&d.jpg", b"no extension", b"__init.jpg", b"-dash.jpg", b"x" * 200 + b".jpg", "\u732b.jpg".encode(),
     b"back\\slash.jpg", b"quote'\".jpg",
 ]  # fmt: skip
-
-
-def tree(root: Path) -> dict[bytes, bytes | None]:
-    """Everything below a folder by its raw path: content of files, None for folders."""
-    found: dict[bytes, bytes | None] = {}
-    for folder, folders, names in os.walk(os.fsencode(root)):
-        below = os.path.relpath(folder, os.fsencode(root))
-        found.update({os.path.normpath(os.path.join(below, name)): None for name in folders})
-        for name in names:
-            with open(os.path.join(folder, name), "rb") as file:
-                found[os.path.normpath(os.path.join(below, name))] = file.read()
-    return found
 
 
 def write_odd(folder: Path) -> None:
@@ -68,16 +49,16 @@ def test_round_trip_with_odd_names_in_odd_classes(tmp_path: Path):
         write_odd(tmp_path / "src" / name)
     packed(tmp_path / "src", tmp_path / "packed")
     result = fastfeed.unpack(tmp_path / "packed", tmp_path / "out")
-    assert tree(tmp_path / "out") == tree(tmp_path / "src")
+    assert raw_tree(tmp_path / "out") == raw_tree(tmp_path / "src")
     assert (result.files, result.kept, result.datasets) == (7 * len(ODD_NAMES), 0, 1)
-    assert result.size_bytes == sum(len(raw) for raw in tree(tmp_path / "src").values() if raw is not None)
+    assert result.size_bytes == sum(len(raw) for raw in raw_tree(tmp_path / "src").values() if raw is not None)
 
 
 def test_round_trip_of_a_flat_folder(tmp_path: Path):
     write_odd(tmp_path / "src")
     packed(tmp_path / "src", tmp_path / "packed")
     fastfeed.unpack(tmp_path / "packed", tmp_path / "out")
-    assert tree(tmp_path / "out") == tree(tmp_path / "src")
+    assert raw_tree(tmp_path / "out") == raw_tree(tmp_path / "src")
 
 
 def test_round_trip_of_splits_with_empty_files_and_deep_folders(tmp_path: Path):
@@ -98,7 +79,7 @@ def test_one_split_by_itself_keeps_its_folder(tmp_path: Path):
     make_photos(tmp_path / "src" / "val")
     packed(tmp_path / "src", tmp_path / "packed")
     fastfeed.unpack(tmp_path / "packed" / "val", tmp_path / "out")
-    assert tree(tmp_path / "out" / "val") == tree(tmp_path / "src" / "val")
+    assert raw_tree(tmp_path / "out" / "val") == raw_tree(tmp_path / "src" / "val")
     assert os.listdir(tmp_path / "out") == ["val"]
 
 
@@ -108,7 +89,7 @@ def test_classes_without_samples_come_back(tmp_path: Path):
     packed(tmp_path / "src", tmp_path / "packed", class_map="union")
     fastfeed.unpack(tmp_path / "packed", tmp_path / "out")
     (tmp_path / "src" / "val" / "ant").mkdir()
-    assert tree(tmp_path / "out") == tree(tmp_path / "src")
+    assert raw_tree(tmp_path / "out") == raw_tree(tmp_path / "src")
 
 
 def test_class_members_that_pack_made_are_no_files(tmp_path: Path):
@@ -118,7 +99,7 @@ def test_class_members_that_pack_made_are_no_files(tmp_path: Path):
 
 def test_a_shuffled_dataset_comes_back_the_same(tmp_path: Path):
     fastfeed.unpack(pack_photos(tmp_path, shuffle=3, shards=2), tmp_path / "out")
-    assert tree(tmp_path / "out") == tree(tmp_path / "photos")
+    assert raw_tree(tmp_path / "out") == raw_tree(tmp_path / "photos")
 
 
 class Heard(NullProgress):
@@ -145,87 +126,6 @@ def test_progress_adds_up(tmp_path: Path):
     assert (heard.items, heard.size_bytes, heard.finished) == (result.files, result.size_bytes, 1)
 
 
-# ------------------------------------------------------------------------------------------------ hostile datasets
-def _sources(file: ColumnFile, paths: Sequence[bytes]) -> None:
-    starts = [0, *accumulate(map(len, paths))]
-    file.replace("member", "source", struct.pack(f"<{len(starts)}Q", *starts), b"".join(paths))
-
-
-HOSTILE = {
-    "parent": b"../evil",
-    "parent inside": b"a/../../evil",
-    "absolute": b"/tmp/fastfeed-evil",
-    "doubled slash": b"a//evil",
-    "dot": b"./evil",
-    "only a dot": b".",
-    "trailing slash": b"evil/",
-    "NUL": b"ev\0il",
-    "too long a part": b"e" * 256,
-    "our workplace": WORKPLACE.encode() + b"/digests.json",
-    "only parents": b"../..",
-    "too long a path": b"a/" * 2048 + b"a",
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_an_unsafe_path_is_refused_before_anything_is_written(tmp_path: Path, name: str):
-    inner = tmp_path / "inner"
-    packed(make_captioned(inner / "src", 2), inner / "packed")
-    rewrite_index(inner / "packed", lambda file: _sources(file, [b"a.jpg", b"a.txt", b"b.jpg", HOSTILE[name]]))
-    # I9
-    found = [finding.text for finding in fastfeed.verify(inner / "packed").findings]  # every digest fits, but a rule is broken
-    assert [text.startswith("an original path is unsafe") for text in found] == ([] if name == "our workplace" else [True])
-    before = tree(tmp_path)
-    with pytest.raises(IndexDamaged, match=r"an original path is unsafe: .* sample 1, key '001'.* do not trust this dataset"):
-        fastfeed.unpack(inner / "packed", inner / "out")
-    assert tree(tmp_path) == before
-    assert not os.path.lexists("/tmp/fastfeed-evil")
-
-
-@pytest.mark.parametrize(
-    ("paths", "words"),
-    [
-        ([b"a.jpg", b"a.txt", b"b.jpg", b"a.jpg"], "two members have the same original path 'a.jpg'"),
-        ([b"a", b"a.txt", b"a/b/c", b"d"], "an original path is a file and a folder: 'a'"),
-        ([b"a/b/c", b"a.txt", b"a", b"d"], "an original path is a file and a folder: 'a'"),
-    ],
-    ids=["doubled", "file, then folder", "folder, then file"],
-)
-def test_paths_that_exclude_each_other_are_refused(tmp_path: Path, paths: list[bytes], words: str):
-    packed(make_captioned(tmp_path / "src", 2), tmp_path / "packed")
-    rewrite_index(tmp_path / "packed", lambda file: _sources(file, paths))
-    with pytest.raises(IndexDamaged, match=words):
-        fastfeed.unpack(tmp_path / "packed", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("name", ["../evil", "/tmp/fastfeed-evil", "", ".", "..", "a\0b", "\ud800"])
-def test_an_unsafe_class_is_refused_before_anything_is_written(tmp_path: Path, name: str):
-    dataset = pack_photos(tmp_path / "inner")
-    rewrite_manifest(dataset, lambda body: body.update(classes=["cat", name]))
-    before = tree(tmp_path)
-    kind: type[fastfeed.DatasetError] = ManifestDamaged
-    words = "a class has a name that no folder can have"
-    if name == "\ud800":
-        kind, words = IndexDamaged, "an original path is unsafe"
-    with pytest.raises(kind, match=words):
-        fastfeed.unpack(dataset, tmp_path / "inner" / "out")
-    assert tree(tmp_path) == before
-
-
-def test_without_original_paths_the_members_names_serve(tmp_path: Path):
-    """The column is optional: another writer may leave it out."""
-    packed(make_captioned(tmp_path / "src", 2), tmp_path / "packed")
-
-    def drop(file: ColumnFile) -> None:
-        file.table["columns"] = [entry for entry in file.table["columns"] if entry["name"] != "source"]
-        file.parts = file.parts[:-2]
-
-    rewrite_index(tmp_path / "packed", drop)
-    fastfeed.unpack(tmp_path / "packed", tmp_path / "out")
-    assert tree(tmp_path / "out") == tree(tmp_path / "src")
-
-
 # ------------------------------------------------------------------------------------------------ the destination
 def test_a_destination_with_other_files_is_refused(tmp_path: Path):
     dataset = pack_photos(tmp_path)
@@ -237,7 +137,7 @@ def test_a_destination_with_other_files_is_refused(tmp_path: Path):
         f"the destination holds other files ({tmp_path / 'out'}). If an unpack of this dataset has finished there, nothing is"
         " left to do; else name a folder that is new or empty."
     )
-    assert tree(tmp_path / "out") == {b"mine": b"mine"}
+    assert raw_tree(tmp_path / "out") == {b"mine": b"mine"}
     with pytest.raises(DestinationOccupied, match="the destination is a file"):
         fastfeed.unpack(dataset, tmp_path / "out" / "mine")
 
@@ -245,66 +145,20 @@ def test_a_destination_with_other_files_is_refused(tmp_path: Path):
 def test_an_empty_destination_is_taken(tmp_path: Path):
     (tmp_path / "out").mkdir()
     fastfeed.unpack(pack_photos(tmp_path), tmp_path / "out")
-    assert tree(tmp_path / "out") == tree(tmp_path / "photos")
+    assert raw_tree(tmp_path / "out") == raw_tree(tmp_path / "photos")
 
 
 def test_a_destination_that_is_a_link_to_a_folder_is_taken(tmp_path: Path):
     (tmp_path / "real").mkdir()
     (tmp_path / "out").symlink_to("real")
     fastfeed.unpack(pack_photos(tmp_path), tmp_path / "out")
-    assert tree(tmp_path / "real") == tree(tmp_path / "photos")
+    assert raw_tree(tmp_path / "real") == raw_tree(tmp_path / "photos")
 
 
 def test_nothing_packed(tmp_path: Path):
     with pytest.raises(NotADataset, match="no packed dataset is in this folder"):
         fastfeed.unpack(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def _interrupted(dataset: Path, out: Path) -> None:
-    """A destination as a killed unpack leaves it."""
-    (out / WORKPLACE).mkdir(parents=True)
-    digests = [json.loads((dataset / ".fastfeed" / "manifest.json").read_bytes())["digest"]]
-    (out / WORKPLACE / "digests.json").write_text(json.dumps(digests))
-
-
-@pytest.mark.parametrize("source", [b"cat/sub/000.jpg", b"cat/000.jpg"])
-def test_a_planted_link_leads_nowhere(tmp_path: Path, source: bytes):
-    dataset = pack_photos(tmp_path, each=1)
-    paths = [b"", source, b"", b"dog/000.jpg"]
-    rewrite_index(dataset, lambda file: _sources(file, paths))
-    _interrupted(dataset, tmp_path / "out")
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "out" / "cat").symlink_to(tmp_path / "outside")
-    with pytest.raises(DestinationOccupied, match="a link in the destination may lead out of it"):
-        fastfeed.unpack(dataset, tmp_path / "out")
-    assert tree(tmp_path / "outside") == {}
-
-
-def test_a_planted_link_in_the_place_of_a_file_is_replaced(tmp_path: Path):
-    dataset = pack_photos(tmp_path)
-    _interrupted(dataset, tmp_path / "out")
-    (tmp_path / "outside").write_bytes((tmp_path / "photos" / "cat" / "000.jpg").read_bytes())
-    (tmp_path / "out" / "cat").mkdir()
-    (tmp_path / "out" / "cat" / "000.jpg").symlink_to(tmp_path / "outside")
-    fastfeed.unpack(dataset, tmp_path / "out")
-    assert not (tmp_path / "out" / "cat" / "000.jpg").is_symlink()
-    assert tree(tmp_path / "out") == tree(tmp_path / "photos")
-
-
-def test_a_planted_workplace_leads_nowhere(tmp_path: Path):
-    dataset = pack_photos(tmp_path)
-    _interrupted(dataset, tmp_path / "elsewhere")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / WORKPLACE).symlink_to(tmp_path / "elsewhere" / WORKPLACE)
-    with pytest.raises(DestinationOccupied, match="a link in the destination may lead out of it"):
-        fastfeed.unpack(dataset, tmp_path / "out")
-    _interrupted(dataset, tmp_path / "out2")
-    (tmp_path / "outside").write_bytes(b"mine")
-    (tmp_path / "out2" / WORKPLACE / "part").symlink_to(tmp_path / "outside")
-    with pytest.raises(DestinationError, match="Too many levels of symbolic links"):
-        fastfeed.unpack(dataset, tmp_path / "out2")
-    assert (tmp_path / "outside").read_bytes() == b"mine"
 
 
 # ------------------------------------------------------------------------------------------------ interruptions
@@ -322,7 +176,7 @@ def test_killed_before_its_note_was_written(tmp_path: Path):
     (tmp_path / "out" / WORKPLACE).mkdir(parents=True)
     (tmp_path / "out" / WORKPLACE / "digests.json.part").write_text('["to')
     fastfeed.unpack(dataset, tmp_path / "out")
-    assert tree(tmp_path / "out") == tree(tmp_path / "photos")
+    assert raw_tree(tmp_path / "out") == raw_tree(tmp_path / "photos")
 
 
 def test_an_empty_workplace_beside_files_protects_them(tmp_path: Path):
@@ -345,7 +199,7 @@ def test_not_into_the_packed_dataset_itself(tmp_path: Path):
 
 def test_a_continued_unpack_keeps_what_is_whole_and_mends_what_is_not(tmp_path: Path):
     dataset = pack_photos(tmp_path)
-    _interrupted(dataset, tmp_path / "out")
+    interrupted_unpack(dataset, tmp_path / "out")
     good = (tmp_path / "photos" / "cat" / "000.jpg").read_bytes()
     (tmp_path / "out" / "cat").mkdir()
     (tmp_path / "out" / "cat" / "000.jpg").write_bytes(good)
@@ -354,7 +208,7 @@ def test_a_continued_unpack_keeps_what_is_whole_and_mends_what_is_not(tmp_path: 
     (tmp_path / "out" / WORKPLACE / "part").write_bytes(b"half a file")
     result = fastfeed.unpack(dataset, tmp_path / "out")
     assert (result.kept, result.files) == (1, 6)
-    assert tree(tmp_path / "out") == tree(tmp_path / "photos")
+    assert raw_tree(tmp_path / "out") == raw_tree(tmp_path / "photos")
 
 
 KILLED = """
@@ -380,7 +234,7 @@ def test_killed_at_any_moment_and_run_again(tmp_path: Path):
         assert killed.returncode == -signal.SIGKILL
     result = fastfeed.unpack(dataset, tmp_path / "out")
     assert result.kept == 0 + 0 + 2 + 19 + 7
-    assert tree(tmp_path / "out") == tree(tmp_path / "photos")
+    assert raw_tree(tmp_path / "out") == raw_tree(tmp_path / "photos")
 
 
 def test_killed_by_chance_and_run_again(tmp_path: Path):
@@ -399,7 +253,7 @@ def test_killed_by_chance_and_run_again(tmp_path: Path):
     running.wait()
     result = fastfeed.unpack(tmp_path / "packed", tmp_path / "out")
     assert result.kept > 400 or running.returncode == 0
-    assert tree(tmp_path / "out") == tree(source)
+    assert raw_tree(tmp_path / "out") == raw_tree(source)
 
 
 # ------------------------------------------------------------------------------------------------ damage
@@ -413,7 +267,7 @@ def test_damage_stops_with_its_place_and_continues_once_mended(tmp_path: Path):
     assert not (tmp_path / "out" / "dog" / "000.jpg").exists()
     flip_bit(dataset / place.shard, place.start + 5)
     assert fastfeed.unpack(dataset, tmp_path / "out").kept == 3
-    assert tree(tmp_path / "out") == tree(tmp_path / "photos")
+    assert raw_tree(tmp_path / "out") == raw_tree(tmp_path / "photos")
 
 
 def test_damage_of_a_member_that_is_read_in_pieces(tmp_path: Path):

@@ -140,7 +140,9 @@ def test_names_as_classes(tmp_path):
     text = "f,y\nimages/000.jpg,dog\nimages/001.jpg,cat\n"
     found = listed(tmp_path, text, label="y")
     assert (found.draft.classes, list(found.draft.labels)) == (["cat", "dog"], [1, 0])
+    assert "the class is column 'y': 2 names, numbered in sorted order" in found.draft.why
     found = listed(tmp_path, text, label="y", classes=["dog", "cat", "emu"])
+    assert "the class is column 'y': 3 names, numbered as they are listed" in found.draft.why
     assert (found.draft.classes, list(found.draft.labels)) == (["dog", "cat", "emu"], [0, 1])
     assert [column.name for column in found.columns] == []
 
@@ -162,6 +164,24 @@ def test_what_is_no_class(tmp_path, cells, options, match):
     first, second = cells.split(",")
     with pytest.raises(UsageError, match=match):
         listed(tmp_path, f"f,y\nimages/000.jpg,{first}\nimages/001.jpg,{second}\n", label="y", **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("l.csv", "f,y\n{}0.jpg,7\n{}1.jpg,n/a\n{}2.jpg,10\n", "in sorted order; they are no numbers, for line 3 is 'n/a'"),
+        ("l.csv", "f,y\n{}0.jpg,01\n{}1.jpg,02\n", "in sorted order; they are no numbers, for line 2 is '01'"),
+        ("l.csv", "f,y\n{}0.jpg,7\n{}1.jpg,9223372036854775808\n", "they are no numbers, for the column is text: line 3 is"),
+        ("l.jsonl", '{{"f":"{}0.jpg","y":7}}\n{{"f":"{}1.jpg","y":"x"}}\n', "they are no numbers, for line 2 is 'x'"),
+        ("l.jsonl", '{{"f":"{}0.jpg","y":"7"}}\n', "they are no numbers, for the column is text: line 1 is a string"),
+        ("l.csv", "f,y\n{}0.jpg,cat\n{}1.jpg,dog 2\n", "2 names, numbered in sorted order"),
+    ],
+)  # fmt: skip
+def test_classes_that_look_like_numbers_and_are_none_say_why(tmp_path, name, text, why):
+    files(tmp_path)
+    found = listed(tmp_path, text.format(*["images/00"] * 3), name, label="y")
+    told = next(reason for reason in found.draft.why if reason.startswith("the class is column 'y'"))
+    assert why in told and told.count("numbers") == (0 if "no numbers" not in why else 1)
 
 
 def test_integer_labels_stay_those_integers(tmp_path):

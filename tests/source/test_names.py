@@ -12,9 +12,12 @@ from fastfeed.source.names import (
     IMAGEFOLDER_EXTENSIONS,
     FileName,
     KeyMaker,
+    all_differ,
     canonical,
     compound_field,
+    counted,
     group,
+    has_dots,
     safe_key,
     split_name,
     split_names,
@@ -216,3 +219,14 @@ def test_a_legal_stem_that_equals_a_key_of_an_earlier_split_gets_another():
     second, third = maker.keys([made.upper(), "c"], ["made.jpg", "c.jpg"].__getitem__, 5)
     assert second.lower() != made.lower() and third == "c"
     assert LEGAL_KEY.fullmatch(second)
+
+
+def test_counted():
+    assert counted([]) == {} and counted(["a"] * 3) == {"a": 3}
+    assert counted(["a", "b", "a"]) == {"a": 2, "b": 1}
+
+
+@given(st.lists(st.text("ab.", max_size=2)))
+def test_whether_all_differ_and_have_dots(bases):
+    assert all_differ(bases) == all_differ(sorted(bases)) == (len(set(bases)) == len(bases))
+    assert has_dots(bases) == any("." in base for base in bases)

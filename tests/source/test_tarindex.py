@@ -1,6 +1,5 @@
 """The index of tars: made once, found again, made anew where a tar has changed, by one process of many."""
 
-import csv
 import fcntl
 import json
 import os
@@ -9,19 +8,17 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, SHARED_DATA, ColumnFile, files_below
+from helpers import ROOT, ColumnFile, files_below
 from packing import Hook, python_without_privileges, wait_for
-from tarring import gzipped, offsets, pairs, replaced, tar_of, webdataset_reads, write_tar, zstandarded
+from tarring import gzipped, offsets, pairs, read_all, replaced, tar_of, webdataset_reads, write_tar, zstandarded
 
 from fastfeed.archive.tars import LOST, NOTED, TarSet
 from fastfeed.errors import DestinationError, NotADataset, SourceUnreadable, UsageError
 from fastfeed.source.tarfiles import find_tars
-from fastfeed.source.tarindex import IndexResult, index_tars, look_up, make, result_of, store_of
-from fastfeed.source.tarrows import TarWalk
+from fastfeed.source.tarindex import index_tars, look_up, result_of
 
 
 def three(folder: Path) -> Path:
@@ -32,17 +29,6 @@ def three(folder: Path) -> Path:
 
 def index_files(folder: Path) -> list[str]:
     return sorted(os.listdir(folder / ".fastfeed-index"))
-
-
-def read_all(result: IndexResult) -> list[dict[str, object]]:
-    """All samples by key and field, as webdataset gives them."""
-    tars = TarSet(result.path, result.base)
-    store, found = store_of(tars), []
-    for position in range(len(tars)):
-        sample: dict[str, object] = {"__key__": tars.key(position)}
-        sample.update({place.field: store.read(place.shard, place.start, place.stop) for place in tars.places(position)})
-        found.append(sample)
-    return found
 
 
 # ------------------------------------------------------------------------------------------------ made and found
@@ -365,70 +351,3 @@ def test_a_compression_that_breaks_costs_what_is_behind(tmp_path: Path, form):
     assert [kind.kind for kind in result.found if kind.lost] == ["stream"]
     assert result.samples == count + 2
     assert read_all(result)[:count] == [{"__key__": name[:4], "txt": data} for name, data in listed[:count]]
-
-
-# ------------------------------------------------------------------------------------------------ real tars
-def real(folder: str) -> list[Path]:
-    base = SHARED_DATA / "wds-real" / folder
-    if not base.exists():
-        pytest.skip("needs ../shared/data")
-    return sorted(path for path in base.rglob("*") if path.name.endswith((".tar", ".tgz", ".tar.gz")))
-
-
-@pytest.mark.parametrize("folder", ["dali-mnist", "kamildre-robot", "torchdata-fakedata", "webdataset-testdata"])
-def test_real_tars_as_webdataset_reads_them(tmp_path: Path, folder: str):
-    paths = real(folder)
-    assert paths
-    for path in paths:
-        result = index_tars(str(path), index_dir=tmp_path, checksums=True)
-        assert read_all(result) == webdataset_reads([path]), path
-        assert result.lost == 0
-
-
-def test_real_and_hostile_archives_as_expected(tmp_path: Path):
-    """Every archive is read as far as expected.csv says it can be, or refused with words."""
-    base = SHARED_DATA / "wds-real"
-    if not base.exists():
-        pytest.skip("needs ../shared/data")
-    with (base / "expected.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    refused = damaged = 0
-    for row in rows:
-        path = base / row["path"]
-        walk = TarWalk(str(path.parent), path.name, checksums=False)
-        if path.read_bytes().startswith(b"BZh"):
-            with pytest.raises(SourceUnreadable, match="is compressed with bzip2, which cannot be read in place"):
-                walk.run()
-            refused += 1
-            continue
-        item = walk.run()
-        found = Counter(finding.kind for finding in item.rows.findings)
-        damaged += any(found[kind] for kind in LOST)
-        if row["path"].endswith(".tar.pzstd"):  # frames behind one that is skipped: tarfile knows no Zstandard, but this does
-            assert (list(item.rows.sizes), dict(found)) == ([10_240], {"no-field": 1})
-        elif row["result"] != "ok":
-            assert any(found[kind] for kind in LOST), path
-        elif row["path"].endswith(".tar.zst.zst") or ".tar." in row["path"].replace(".tar.gz", "").replace(".tar.0", ""):
-            assert found["damaged"] or found["cut"], path
-        else:
-            told = sum(found[kind] for kind in ("no-field", "hidden", "meta", "sparse"))
-            assert len(item.rows.offsets) + told == int(row["files"]), path
-            assert not any(found[kind] for kind in LOST - {"sparse"}), path
-    assert (len(rows), refused, damaged) == (48, 5, 7)
-
-
-def test_a_random_tar_of_three_hundred_pieces_with_every_format(tmp_path: Path):
-    import tarfile
-
-    chance = random.Random(5)
-    for at, kind in enumerate((tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)):
-        listed = []
-        for number in range(100):
-            key = f"{'d' * chance.randrange(1, 60)}/{number:04d}" + (
-                "" if kind == tarfile.USTAR_FORMAT else "\u00e9" * chance.randrange(80)
-            )
-            listed += [(f"{key}.{field}", chance.randbytes(chance.randrange(2000))) for field in ("jpg", "json", "cls")]
-        write_tar(tmp_path / f"{at}.tar", listed, kind)
-    result = index_tars(str(tmp_path / "*.tar"))
-    assert read_all(result) == webdataset_reads([tmp_path / f"{at}.tar" for at in range(3)])
-    assert make(find_tars(str(tmp_path / "*.tar")), None)[1] == 0

@@ -48,7 +48,8 @@ class FileRows:
         names = [self._name(draft.files[draft.starts[at]]) for at in range(len(draft))]
         raw_bytes = sum(len(self._raw[row].encode()) for row in listed.rows) if self._raw is not None else 0
         return RowFacts(
-            count=len(draft), source_bytes=sum(listing.sizes) + raw_bytes, exact=True, files=len(listing), layout="list",
+            count=len(draft), source_bytes=sum(listing.sizes) + raw_bytes, exact=True, layout="list",
+            files=len(draft.files), starts=draft.starts,
             identity={"list": listed.digest, "files": listing.digest(), "rows": len(draft)},
             stems=draft.stems, names=names, classes=None if draft.classes is None else tuple(draft.classes),
             max_field_bytes=max(map(len, {*draft.fields, ROW_JSON, "cls"})), columns=tuple(c.name for c in self.columns),

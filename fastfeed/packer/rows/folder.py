@@ -58,7 +58,8 @@ class FolderRows:
         fields = {*draft.fields, *(["cls"] if draft.classes is not None else [])}
         return RowFacts(
             count=len(draft), source_bytes=sum(listing.sizes[file] for file in draft.files), exact=True,
-            files=len(draft.files), layout=draft.layout, order="imagefolder" if draft.as_imagefolder else "source",
+            files=len(draft.files), starts=draft.starts, layout=draft.layout,
+            order="imagefolder" if draft.as_imagefolder else "source",
             identity={"files": listing.digest(), "split": draft.split}, names=names, keys=self.keys,
             classes=None if draft.classes is None else tuple(draft.classes), columns=(), failed=self._broken(names),
             left_out=tuple(self._left_out()), fields=tuple(sorted(fields)), max_field_bytes=max(map(len, fields)),

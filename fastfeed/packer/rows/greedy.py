@@ -292,7 +292,7 @@ class GreedyShards:
         """What was written, as a plan."""
         return RowPlan(
             name=self.stem, rows=range(self.samples), keys=(), shards=tuple(self.shards), order=STREAM,
-            left_out=tuple(self.left_out), limited=0, about_bytes=0, why=(), notes=(),
+            left_out=tuple(self.left_out), limited=0, source_files=1, about_bytes=0, why=(), notes=(),
         )  # fmt: skip
 
     def records(self) -> Iterator[RowRecord]:

@@ -1,8 +1,9 @@
 """Images made smaller while they are packed: only the fields that may be, and never a mask, a box or a class unasked.
 
-The rules: nothing is enlarged; the format stays (PNG never becomes JPEG); what no option changes keeps its very bytes, and so
-does a JPEG or WebP that was only to be re-encoded and would not get smaller; the original width and height become columns;
-a JPEG that is written gets a restart marker a row of blocks (ITU-T T.81, F.1.1.5.2), so that rows can be found in it.
+The rules: nothing is enlarged; the format stays (PNG never becomes JPEG, and a lossless WebP stays lossless); what no option
+changes keeps its very bytes, and so does a JPEG or lossy WebP that was only to be re-encoded and would not get smaller; the
+original width and height become columns; a JPEG that is written gets a restart marker a row of blocks (ITU-T T.81, F.1.1.5.2),
+so that rows can be found in it.
 """
 
 import io
@@ -15,7 +16,7 @@ from typing import Any, cast
 from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.config import ImageConfig
 from fastfeed.errors import SourceAmbiguous, UsageError
-from fastfeed.media import is_image_field
+from fastfeed.media import is_image_field, is_lossless_webp
 from fastfeed.packer.rows.fork import ask
 from fastfeed.packer.rows.source import Reading, Row, RowFacts, RowFailed, RowMember, RowSource, Scalar
 
@@ -156,10 +157,11 @@ class Reencoder:
         size = self._target(image.size)
         kind: str = image.format
         rotates = self.config.apply_exif and image.getexif().get(0x0112, 1) not in {0, 1}
-        recodes = self.config.quality is not None and kind in _LOSSY
+        lossless = kind == "WEBP" and is_lossless_webp(data)
+        recodes = self.config.quality is not None and kind in _LOSSY and not lossless
         if size == image.size and not rotates and not recodes:
             return data
-        options = self._options(image, kind)
+        options = self._options(image, kind, lossless=lossless)
         pixels = image
         if rotates:
             pixels = ImageOps.exif_transpose(image)
@@ -188,7 +190,7 @@ class Reencoder:
             scale = min(scale, self.config.resize_short / min(size))
         return max(1, round(width * scale)), max(1, round(height * scale))
 
-    def _options(self, image: Any, kind: str) -> dict[str, Any]:  # noqa: ANN401 - a PIL image
+    def _options(self, image: Any, kind: str, *, lossless: bool) -> dict[str, Any]:  # noqa: ANN401 - a PIL image
         """Of the encoder: what the file said beside its pixels is kept."""
         kept = {"exif": image.info.get("exif"), "icc_profile": image.info.get("icc_profile")}
         quality = self.config.quality if self.config.quality is not None else 90
@@ -198,7 +200,7 @@ class Reencoder:
             sampling = JpegImagePlugin.get_sampling(image)
             return {**kept, "quality": quality, "subsampling": max(sampling, 0), "restart_marker_rows": 1}
         if kind == "WEBP":
-            return {**kept, "quality": quality}
+            return {**kept, "lossless": True, "exact": True} if lossless else {**kept, "quality": quality}
         if kind == "TIFF":
             return {**kept, "compression": image.info.get("compression")}
         return kept if kind == "PNG" else {}

@@ -10,10 +10,10 @@ from typing import Any
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.manifest import FOLDER, Manifest
 from fastfeed.archive.shard import CLASS_FIELD
-from fastfeed.disk import FULL_HINT, disk_error, remove
+from fastfeed.disk import FULL_HINT, remove
 from fastfeed.errors import DestinationError, DestinationFull, SourceChanged, SourceUnreadable
 from fastfeed.machine import free_bytes
-from fastfeed.packer.compare import listed_left_out, published
+from fastfeed.packer.compare import listed_left_out, published, standing
 from fastfeed.packer.compression import compression_of, notes_of, why_compressed
 from fastfeed.packer.crew import Crew, Process, start_worker
 from fastfeed.packer.journal import Journal
@@ -22,10 +22,10 @@ from fastfeed.packer.rows.asked import Planned, RowJob, shown
 from fastfeed.packer.rows.finish import publish_rows
 from fastfeed.packer.rows.plan import RowPlan, RowShard
 from fastfeed.packer.rows.record import RowRecord
-from fastfeed.packer.rows.standing import compare_job, compare_published, standing
+from fastfeed.packer.rows.standing import compare_job, compare_published
 from fastfeed.packer.rows.worker import Forked
 from fastfeed.packer.rows.writer import RowOrder
-from fastfeed.packer.writing import worker_count
+from fastfeed.packer.writing import Hearing, held_journal, prove_room, tell_kept, worker_count
 from fastfeed.source import wire
 from fastfeed.source.scan import LeftOut
 from fastfeed.units import format_count, format_size
@@ -54,27 +54,24 @@ def pack_rows(
     began = time.monotonic()
     if dry_run:
         result = _result(job, job.plan({}), began, dry_run=True)
-        return replace(result, notes=(*result.notes, *standing(job, overwrite=overwrite)))
+        told = standing(
+            job.destination, overwrite=overwrite, prove_finished=lambda done: compare_published(job, done),
+            prove_begun=lambda before: compare_job(job, before),
+        )  # fmt: skip
+        return replace(result, notes=(*result.notes, *told))
     done = None if overwrite or os.path.isdir(os.path.join(job.destination, FOLDER, "job")) else published(job.destination)
     if done is not None:
         return _already(job, done, began)
-    journal = Journal(job.destination)
-    try:
+    with held_journal(job.destination) as journal:
         result = _run(job, journal, overwrite=overwrite, on_plan=on_plan)
-        return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
-    except BrokenPipeError:
-        raise  # who listened to on_plan has gone: that is no fault of the destination
-    except OSError as error:
-        raise disk_error(f"{error.filename or job.destination}: {error.strerror}", error.errno, job.destination) from error
-    finally:
-        journal.close()
+    return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
 
 
 def _run(job: RowJob, journal: Journal, *, overwrite: bool, on_plan: Callable[[PackResult], None] | None) -> PackResult:
     began = time.monotonic()
     if overwrite or journal.is_clearing():
         plan = job.plan({})  # nothing is removed for a source or a disk that cannot do
-        _prove_room(journal, plan)
+        prove_room(journal, plan.about_bytes)
         journal.prove_ours(Planned(plan.name, plan.shards))
         journal.clear()
         os.makedirs(job.destination, exist_ok=True)
@@ -95,10 +92,7 @@ def _run(job: RowJob, journal: Journal, *, overwrite: bool, on_plan: Callable[[P
     plan = writing.until_whole(plan, failed)
     manifest = publish_rows(job.destination, plan, writing.records(plan), _about(job, plan))
     journal.finish()
-    if writing.kept:
-        journal.notes.append(
-            f"{format_count(writing.kept, 'shard')} kept from an earlier run, unread: fastfeed verify proves all"
-        )
+    tell_kept(journal, writing.kept)
     return _result(job, plan, began, manifest=manifest, written=writing.written)
 
 
@@ -106,7 +100,7 @@ def _about(job: RowJob, plan: RowPlan) -> dict[str, Any]:
     """What the manifest says of source and options."""
     return {
         "source_digest": job.source_digest(), "layout": job.facts.layout, "order": plan.order,
-        "options": job.identity["options"], "source_files": job.facts.files, "classes": job.facts.classes,
+        "options": job.identity["options"], "source_files": plan.source_files, "classes": job.facts.classes,
         "columns": job.columns(), "numbered_classes": job.facts.numbered_classes, "split": job.split,
         "compression": compression_of(job.config),
     }  # fmt: skip
@@ -127,12 +121,12 @@ def _failed_before(journal: Journal) -> dict[int, LeftOut]:
     return {int(number): LeftOut(*entry) for number, entry in (journal.read("failed.json") or {}).items()}
 
 
-class _Writing:
+class _Writing(Hearing):
     """Writes what is missing, in rounds: with on_error skip, rows that fail are left out and the rest is planned anew."""
 
     def __init__(self, job: RowJob, journal: Journal) -> None:
+        super().__init__(job.progress, job.destination)
         self.job, self.journal = job, journal
-        self.kept = self.written = 0
         self._failed: dict[int, LeftOut] = {}
 
     def until_whole(self, plan: RowPlan, failed: Mapping[int, LeftOut]) -> RowPlan:
@@ -168,7 +162,7 @@ class _Writing:
         job.progress.start("pack", sum(shard.stop - shard.first for shard in todo), None)
         workers, _ = worker_count(job.workers, len(todo))
         with Crew(workers, self._start) as crew:
-            crew.run((self._order(plan, shard, at) for at, shard in enumerate(todo)), self._hear, workers)
+            crew.run((self._order(plan, shard, at) for at, shard in enumerate(todo)), self.hear, workers)
         job.progress.finish()
 
     def _start(self) -> Process:
@@ -216,18 +210,13 @@ class _Writing:
                 raise DestinationError(msg, path=target, hint="Nothing else may write there. Run the same command again.")
             yield found
 
-    def _hear(self, event: dict[str, Any]) -> None:
-        match event["event"]:
-            case "progress":
-                self.job.progress.advance(event["files"], event["bytes"])
-            case "done":
-                self.written += 1
-            case "disk":
-                raise disk_error(event["what"], event["errno"], self.job.destination)
-            case "inputs":
-                self._rows_failed(event["failed"])
+    def inputs_failed(self, failed: Sequence[tuple[int, str, str, str]]) -> None:
+        """Rows that cannot be packed: the number of each, its name, the kind of its fault and why.
 
-    def _rows_failed(self, failed: Sequence[tuple[int, str, str, str]]) -> None:
+        Raises:
+            SourceChanged: One is not what it was.
+            SourceUnreadable: One cannot be read, and on_error is stop.
+        """
         facts = self.job.facts
         told = shown([(facts.name(number), why) for number, _, _, why in failed])
         if any(kind == "changed" for _, _, kind, _ in failed):
@@ -239,21 +228,6 @@ class _Writing:
             hint = "Nothing is lost: mend them and run the same again, or leave them out with --on-error skip."
             raise SourceUnreadable(msg, path=self.job.where, sample=failed[0][0], hint=hint)
         self._failed.update({number: LeftOut(facts.name(number), "unreadable", why) for number, _, _, why in failed})
-
-
-def _prove_room(journal: Journal, plan: RowPlan) -> None:
-    """Whether a new pack fits once the old one is gone, as far as sizes are known.
-
-    Raises:
-        DestinationFull: It does not; the old one is left.
-    """
-    owned = sum(os.path.getsize(path) for path in journal.owned_shards() if os.path.exists(path))
-    free = free_bytes(journal.destination) + owned
-    if plan.about_bytes > free:
-        msg = "there is not enough space, even without what --overwrite replaces"
-        got = f"{format_size(free)} with the old shards removed"
-        hint = "The old pack is untouched. Free some space, or choose another disk."
-        raise DestinationFull(msg, path=journal.destination, expected=format_size(plan.about_bytes), got=got, hint=hint)
 
 
 def _planned_fields(job: RowJob) -> tuple[str, ...]:
@@ -274,7 +248,7 @@ def _result(  # noqa: PLR0913 - one record from its parts
     dataset = DatasetResult(
         split=job.split, name=plan.name, path=job.destination, samples=manifest.samples if manifest else len(plan.rows),
         shards=len(manifest.shards) if manifest else len(plan.shards),
-        size_bytes=size_bytes, tar_bytes=tar_bytes, source_files=facts.files,
+        size_bytes=size_bytes, tar_bytes=tar_bytes, source_files=manifest.source_files if manifest else plan.source_files,
         source_bytes=manifest.source_bytes if manifest else facts.source_bytes * len(plan.rows) // max(1, facts.count),
         fields=manifest.fields if manifest else _planned_fields(job),
         classes=None if classes is None else len(classes), order=plan.order, digest=manifest.digest if manifest else None,

@@ -45,6 +45,8 @@ class RowPlan:
     order: str
     left_out: tuple[LeftOut, ...]
     limited: int
+    source_files: int
+    """Of these samples where each has files of its own, else of the source."""
     about_bytes: int
     """Of all shards, from what is known of the rows' sizes."""
     why: tuple[str, ...]
@@ -103,12 +105,18 @@ def plan_rows(
     return RowPlan(
         name=stem, rows=kept, keys=[keys[number] for number in kept], shards=shards,
         order=order if config.shuffle is None else "shuffled", left_out=tuple(left_out), limited=limited,
-        about_bytes=about_bytes, why=(*facts.why, shard_reason(count, len(kept), source_bytes, config) + about),
+        source_files=_source_files(facts, kept), about_bytes=about_bytes,
+        why=(*facts.why, shard_reason(count, len(kept), source_bytes, config) + about),
         notes=(
             *facts.notes, *_notes(facts, config, (count, source_bytes, about_bytes)),
             *(() if one_of_several else _missed(exclude)),
         ),
     )  # fmt: skip
+
+
+def _source_files(facts: RowFacts, rows: Sequence[int]) -> int:
+    starts = facts.starts
+    return facts.files if starts is None else sum(starts[row + 1] - starts[row] for row in rows)
 
 
 def _tar_bytes(facts: RowFacts, config: PackConfig) -> int:

@@ -74,6 +74,8 @@ class RowFacts:
     """How the manifest calls it: list, table, lines, dataset, tars."""
     identity: Mapping[str, object]
     """JSON: what a rerun must find equal for its shards to be continued."""
+    starts: Sequence[int] | None = None
+    """Where each sample is made of files of its own: the first of each, and one more; None where a file holds many samples."""
     stems: Sequence[str] | None = None
     """A path-like name a row, without extension; None: rows are numbered."""
     keys: Sequence[str] | None = None

@@ -4,35 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastfeed.archive.manifest import Manifest
-from fastfeed.errors import DatasetError, DestinationError, DestinationOccupied, SourceChanged
-from fastfeed.packer.compare import compare_options, published
-from fastfeed.packer.journal import peek, refuse_foreign
+from fastfeed.errors import DestinationOccupied, SourceChanged
+from fastfeed.packer.compare import compare_options
 from fastfeed.packer.rows.asked import RowJob
-
-
-def standing(job: RowJob, *, overwrite: bool) -> list[str]:
-    """What a dry run should say of what is at the destination."""
-    try:
-        refuse_foreign(job.destination)
-    except DestinationError as error:
-        return [f"this would be refused: {error.message}"]
-    try:
-        done, before = published(job.destination), peek(job.destination)
-        if done is not None:
-            if overwrite:
-                return ["the destination holds a finished pack: it would be replaced"]
-            compare_published(job, done)
-            return ["the destination holds this very pack: there would be nothing to do"]
-        if before is not None:
-            if overwrite:
-                return ["the destination holds an unfinished pack: it would be replaced"]
-            compare_job(job, before)
-            return ["the destination holds an unfinished pack with these options: it would be continued"]
-    except (DestinationError, SourceChanged, DatasetError) as error:
-        return [f"without --overwrite this would be refused: {error.message}"]
-    except OSError as error:
-        return [f"the destination cannot be looked at: {error.strerror}"]
-    return []
 
 
 def compare_published(job: RowJob, done: Mapping[str, Manifest]) -> None:

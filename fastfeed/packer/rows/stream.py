@@ -14,7 +14,6 @@ from typing import Any
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.manifest import FOLDER, STREAM, WRITER, Manifest
 from fastfeed.config import ImageConfig, PackConfig, RowConfig
-from fastfeed.disk import disk_error
 from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
 from fastfeed.machine import free_bytes
 from fastfeed.packer.compare import listed_left_out, published
@@ -31,6 +30,7 @@ from fastfeed.packer.rows.python import about_bytes, as_dict
 from fastfeed.packer.rows.source import PROBE_BYTES, PROBES
 from fastfeed.packer.rows.standing import compare_rows, refuse_splits
 from fastfeed.packer.rows.values import Names
+from fastfeed.packer.writing import held_journal
 from fastfeed.sample import SkipList
 from fastfeed.source.scan import LeftOut
 from fastfeed.trace import QUIET, Progress
@@ -85,14 +85,9 @@ def pack_stream(job: StreamJob, *, overwrite: bool = False) -> PackResult:
         done = published(job.destination)
         if done is not None:
             return _already(job, done, began)
-    journal = Journal(job.destination)
-    try:
+    with held_journal(job.destination) as journal:  # OSErrors of the iterable are told as its own: _samples
         result = _run(job, journal, overwrite=overwrite)
-        return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
-    except OSError as error:  # the iterable's own are told as its own: _samples
-        raise disk_error(f"{error.filename or job.destination}: {error.strerror}", error.errno, job.destination) from error
-    finally:
-        journal.close()
+    return replace(result, notes=(*journal.notes, *result.notes), seconds=time.monotonic() - began)
 
 
 def _already(job: StreamJob, done: Mapping[str, Manifest], began: float) -> PackResult:

@@ -92,6 +92,19 @@ def test_missing_files_stop_or_are_left_out(root, tmp_path):
     assert list(Archive(str(tmp_path / "out")).index.user_column("id")) == [0, 1, 2, 4]
 
 
+@pytest.mark.parametrize(
+    ("options", "samples"), [({}, 5), ({"limit": 2}, 2), ({"limit": 2, "shuffle": 3}, 2), ({"limit": 9}, 5)]
+)
+def test_files_are_counted_of_the_samples_that_are_packed(root, tmp_path, options, samples):
+    plan = packed(root / "ids.csv", tmp_path / "out", field=TREES, dry_run=True, **options)
+    done = packed(root / "ids.csv", tmp_path / "out", field=TREES, **options)
+    again = packed(root / "ids.csv", tmp_path / "out", field=TREES, **options)
+    for result in (plan, done, again):
+        (dataset,) = result.datasets
+        assert (dataset.samples, dataset.source_files, result.limited) == (samples, 3 * samples, 5 - samples)
+    assert manifest_of(tmp_path / "out")["source_files"] == 3 * samples and again.already_packed
+
+
 def test_a_file_that_goes_or_changes_while_packing(root, tmp_path):
     hook = Hook(on_start={"pack": (root / "masks" / "2.png").unlink})
     with pytest.raises(

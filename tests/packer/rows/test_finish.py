@@ -53,7 +53,7 @@ def test_some_samples_without_a_class_are_refused(tmp_path):
         records.append(record)
     plan = RowPlan(
         name="d", rows=range(2), keys=("a", "b"), shards=(RowShard("d-000000.tar", 0, 1), RowShard("d-000001.tar", 1, 2)),
-        order="source", left_out=(), limited=0, about_bytes=0, why=(), notes=(),
+        order="source", left_out=(), limited=0, source_files=1, about_bytes=0, why=(), notes=(),
     )  # fmt: skip
     with pytest.raises(SourceUnreadable, match="sample 1 has no class, and others have"):
         publish_rows(
@@ -91,7 +91,7 @@ LARGE = """
     listed = tuple(RowShard(f"d-{at:06d}.tar", at * each, (at + 1) * each) for at in range(shards))
     plan = RowPlan(
         name="d", rows=range(count), keys=(), shards=listed,
-        order="source", left_out=(), limited=0, about_bytes=0, why=(), notes=(),
+        order="source", left_out=(), limited=0, source_files=1, about_bytes=0, why=(), notes=(),
     )
     about = {"classes": None, "numbered_classes": True, "columns": None, "source_digest": "0" * 64, "layout": "table",
              "options": {}, "source_files": 1, "split": "", "compression": None}

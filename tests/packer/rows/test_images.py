@@ -11,6 +11,7 @@ from PIL import Image, ImageOps
 import fastfeed
 from fastfeed.config import ImageConfig, RowConfig
 from fastfeed.errors import DestinationOccupied, FastfeedError, SourceAmbiguous, SourceUnreadable, UsageError
+from fastfeed.media import is_lossless_webp
 from fastfeed.packer.rows.images import NotReencoded, ReencodedRows, Reencoder
 from fastfeed.packer.rows.python import PythonRows
 from fastfeed.packer.rows.source import Row, RowFailed, RowMember
@@ -55,6 +56,27 @@ def test_what_no_option_changes_keeps_its_very_bytes():
     ):
         raw = encoded(photo(1, (40, 20)), kind)
         assert Reencoder(config).image(RowMember("jpg", raw)) == (raw, 40, 20)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+@pytest.mark.parametrize("exif", [False, True])
+def test_a_lossless_webp_stays_one(mode, exif):
+    """With its pixels, also where they cannot be seen, and with what makes the file an extended one."""
+    image = photo(3, (64, 48), mode)
+    image.putpixel((1, 1), (10, 20, 30, 0)[: len(mode)])
+    notes = Image.Exif()
+    notes[0x0112] = 6
+    exif_of = {"exif": notes.tobytes()} if exif else {}
+    for config, right in (
+        (ImageConfig(max_side=32), image.resize((32, 24), Image.Resampling.LANCZOS)),
+        (ImageConfig(apply_exif=True, quality=10), image.rotate(-90, expand=True) if exif else image),
+    ):
+        raw = encoded(image, "WEBP", lossless=True, exact=True, **exif_of)
+        data, _, _ = Reencoder(config).image(RowMember("webp", raw))
+        assert is_lossless_webp(data) and (data == raw) == (right is image)
+        assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), np.asarray(right))
+    lossy, _, _ = Reencoder(ImageConfig(max_side=32)).image(RowMember("webp", encoded(image, "WEBP", quality=90, **exif_of)))
+    assert not is_lossless_webp(lossy)
 
 
 def test_a_jpeg_that_would_not_get_smaller_is_kept():

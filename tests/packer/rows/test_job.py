@@ -6,14 +6,22 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import textwrap
 
 import pyarrow as pa
 import pytest
-from helpers import ROOT, files_below, packed
-from packing import Hook, Interrupt, children_of, interrupt_after, is_running, packing_process, tree, wait_for
+from helpers import files_below, packed
+from packing import (
+    Hook,
+    Interrupt,
+    children_of,
+    interrupt_after,
+    is_running,
+    pack_onto_a_full_disk,
+    packing_process,
+    tree,
+    wait_for,
+)
 from pyarrow import parquet
 from rowsets import Samples, fields_of, proven
 
@@ -263,48 +271,11 @@ def test_options_of_rows_are_not_for_folders(tmp_path):
 # ----------------------------------------------------------------------------------------------------------- full disk
 
 
-FULL_DISK = """
-    import os, subprocess, sys
-    sys.path.insert(0, os.path.abspath("tests"))
-    import fastfeed
-    from fastfeed.errors import DestinationFull
-    from packing import Hook
-
-    source, mount = sys.argv[1:]
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", mount], check=True)
-    out, options = os.path.join(mount, "out"), {"workers": 2, "samples_per_shard": 1}
-
-    def fill():  # another program fills the disk after the check for free space
-        free = fastfeed.packer.job.free_bytes(mount)
-        with open(os.path.join(mount, "other"), "wb") as file:
-            file.write(bytes(free - 300_000))
-
-    for attempt in range(2):  # the second time nothing at all fits
-        try:
-            fastfeed.pack(source, out, progress=Hook(on_start={"pack": fill} if attempt == 0 else {}), **options)
-        except DestinationFull as error:
-            print("full:", error)
-        print("left:", [name for name in os.listdir(os.path.join(out, ".fastfeed", "job")) if name.endswith(".part")])
-    subprocess.run(["mount", "-o", "remount,size=64m", mount], check=True)
-    result = fastfeed.pack(source, out, **options)
-    print("kept:", result.shards_kept > 2, "all:", result.shards_kept + result.shards_written)
-    subprocess.run(["cp", "-a", out, sys.argv[1] + "-packed"], check=True)
-"""
-
-
 def test_a_full_disk_loses_nothing(tmp_path):
-    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("no mount namespaces here")
     source, _ = source_of("lines", tmp_path / "s")
-    (tmp_path / "mount").mkdir()
-    command = ["unshare", "-m", sys.executable, "-c", textwrap.dedent(FULL_DISK), str(source), str(tmp_path / "mount")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    first, left, second, again, last = done.stdout.splitlines()
-    assert first.startswith("full: the disk is full (") and "Nothing is lost" in first and left == again == "left: []"
-    assert second.startswith("full: there is not enough free space") and last == "kept: True all: 40"
+    assert 2 < pack_onto_a_full_disk(source, tmp_path / "packed", size="12m", spare_bytes=300_000) < COUNT
     packed(source, tmp_path / "straight", samples_per_shard=1)
-    assert files_below(tmp_path / "s" / "x.jsonl-packed") == files_below(tmp_path / "straight")
+    assert files_below(tmp_path / "packed") == files_below(tmp_path / "straight")
 
 
 # ----------------------------------------------------------------------------------------------------------- large rows
