@@ -20,9 +20,12 @@ from fastfeed.feed.generators import stored_generators
 from fastfeed.feed.inner import HAS_IN_ORDER, in_order_option
 from fastfeed.feed.naming import indices_text, sample_id
 from fastfeed.feed.order import FeedSampler, OrderSampler
-from fastfeed.feed.planning import plan_of, raise_descriptors, request_of
+from fastfeed.feed.passage import Passage, passage_of
+from fastfeed.feed.planning import planner_of, raise_descriptors, request_of
 from fastfeed.feed.ranks import Distributed
+from fastfeed.feed.sizing import WorkerPlan
 from fastfeed.feed.streams import stream_loader
+from fastfeed.feed.threads import WorkerThreads
 
 _STATE_VERSION = 1
 LOG = logging.getLogger("fastfeed.loader")
@@ -84,6 +87,10 @@ class DataLoader(TorchDataLoader[Any]):
         ValueError: As torch's; UsageError, which is one, for options of ours.
     """
 
+    _plan: WorkerPlan
+    _passage: Passage | None = None
+    """How batches go from workers to here; None before the first pass with workers."""
+
     def __init__(  # noqa: PLR0913, PLR0917 - torch's signature, then ours
         self,
         dataset: Dataset[Any],
@@ -134,8 +141,8 @@ class DataLoader(TorchDataLoader[Any]):
             "multiprocessing_context": multiprocessing_context,
         })  # fmt: skip
         own, numbers = isinstance(dataset, PackedDataset), self.rng == "torch"
-        self.plan = plan_of(dataset, request, own=own, block_order=shuffle_mode == "block", torch_numbers=numbers)
-        """What was decided, and why: print it."""
+        self._planner = planner_of(dataset, request, own=own, block_order=shuffle_mode == "block", torch_numbers=numbers)
+        self.plan = self._planner.plan()
         workers = self.plan.num_workers if asked is None else asked
         if asked is None and not workers:
             prefetch_factor = multiprocessing_context = None
@@ -184,6 +191,17 @@ class DataLoader(TorchDataLoader[Any]):
             return OrderSampler(dataset, **options)
         return FeedSampler(dataset, distributed=self.distributed, drop_last=drop_last, **options)
 
+    @property
+    def plan(self) -> WorkerPlan:
+        """What was decided, and why: print it. With the first batch of workers more is known, and it is decided anew."""
+        if self._passage is not None:
+            self._plan = self._planner.replanned(self._plan, self._passage)
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: WorkerPlan) -> None:
+        self._plan = plan
+
     # ------------------------------------------------------------------------------------------------ epochs
     def __iter__(self) -> Any:  # noqa: ANN401 - torch's iterator, or ours
         """Begin an epoch."""
@@ -191,6 +209,7 @@ class DataLoader(TorchDataLoader[Any]):
             return super().__iter__()
         if self.num_workers:
             self.check_worker_number_rationality()  # as torch does each time
+            self._open_passage()
         if isinstance(self.dataset, IterableDataset):
             return iter(self._stream())
         if not self._told:
@@ -217,7 +236,7 @@ class DataLoader(TorchDataLoader[Any]):
     def _stream(self) -> TorchDataLoader[Any]:
         """The loader of an IterableDataset, as torch's with what it would hang at told instead (feed/streams.py)."""
         if self._streaming is None or not self.persistent_workers:
-            self._streaming = stream_loader(self)
+            self._streaming = stream_loader(self, self._passage)
         if self._length_asked:
             len(self._streaming)  # torch warns of a wrong length where it was asked for
         return self._streaming
@@ -227,6 +246,14 @@ class DataLoader(TorchDataLoader[Any]):
         self._length_asked = True
         return length
 
+    def _open_passage(self) -> None:
+        """The way of batches from the workers of the next pass, and how far those work ahead by what is known now."""
+        plan, left_out = self.plan, self._planner.request.prefetch_factor is None
+        if left_out and plan.prefetch_factor is not None:
+            self.prefetch_factor = plan.prefetch_factor
+        past, ahead = plan.sharing == "pipe", self.prefetch_factor
+        self._passage = passage_of(self._passage, past=past, workers=self.num_workers, prefetch_factor=ahead)
+
     def _inner_options(self) -> InnerOptions:
         return InnerOptions(
             num_workers=self.num_workers, prefetch_factor=self.prefetch_factor, pin_memory=self.pin_memory,
@@ -234,6 +261,7 @@ class DataLoader(TorchDataLoader[Any]):
             persistent_workers=self.persistent_workers and self.num_workers > 0,
             in_order=self.in_order and self.rng == "torch", sorts=self.in_order,
             pin_memory_device=self.pin_memory_device, hang_seconds=self.hang_seconds,
+            threads=WorkerThreads(self._plan.threads_per_worker, exact=self.rng == "torch"),
         )  # fmt: skip
 
     def _rules(self) -> FetchRules:
@@ -243,11 +271,14 @@ class DataLoader(TorchDataLoader[Any]):
             pool = pool_of(sampler, len(self.dataset), forced=self.force_on_error)  # type: ignore[arg-type]
             replace = Replacement(pool, self.seed or 0)
         batched = self.batch_sampler is not None
-        return FetchRules(batched=batched, collate=self.collate_fn, on_error=self.on_error, replace=replace)
+        return FetchRules(
+            batched=batched, collate=self.collate_fn, on_error=self.on_error, replace=replace,
+            passage=self._passage if self.num_workers else None,
+        )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the workers that are kept, as torch's would be if it could be pickled with them."""
-        return {**self.__dict__, "_engine": None, "_streaming": None}
+        return {**self.__dict__, "_engine": None, "_streaming": None, "_passage": None}
 
     @property
     def _own(self) -> OrderSampler | None:

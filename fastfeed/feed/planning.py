@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, TensorDataset
 
 from fastfeed.feed.ceilings import SizingFacts, StartMethod, WorkerRequest
+from fastfeed.feed.passage import Passage
 from fastfeed.feed.sizing import WorkerPlan, plan_workers
 from fastfeed.machine import survey
 from fastfeed.mounts import file_system
@@ -47,8 +48,58 @@ def _length(dataset: Any) -> int | None:  # noqa: ANN401 - any dataset
         return None
 
 
-def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: bool, torch_numbers: bool = False) -> WorkerPlan:  # noqa: ANN401
-    """Decide workers, prefetching and pinning. Nothing of the dataset is touched but its length and, of ours, its path.
+class Planner:
+    """Decides workers, prefetching, sharing and pinning of one loader: before the start, and again when more is known.
+
+    Args:
+        request: What the user passed.
+        facts: What is known before the start.
+    """
+
+    def __init__(self, request: WorkerRequest, facts: SizingFacts) -> None:
+        self.request, self.facts = request, facts
+
+    def plan(self) -> WorkerPlan:
+        """The decision by what is known."""
+        return plan_workers(self.request, self.facts)
+
+    def learn(self, *, batch_bytes: int, batch_tensors: int, worker_bytes: int | None = None) -> bool:
+        """What the first batch, or the first worker, has shown; whether the plan has to be made anew.
+
+        Args:
+            batch_bytes: Of a collated batch.
+            batch_tensors: Tensors in it.
+            worker_bytes: Memory of its own that a worker was seen to take; None where nobody looked.
+        """
+        worker = self.facts.worker_bytes if worker_bytes is None else worker_bytes
+        before = self.facts
+        self.facts = replace(before, batch_bytes=batch_bytes, batch_tensors=batch_tensors, worker_bytes=worker)
+        return self.facts != before
+
+    def replanned(self, plan: WorkerPlan, passage: Passage) -> WorkerPlan:
+        """A plan with what a pass has shown so far: the size of batches, and what went past /dev/shm.
+
+        Args:
+            plan: That is in force.
+            passage: How batches come.
+        """
+        if self.facts.batch_bytes is None and passage.first is not None:
+            size_bytes, tensors = passage.first
+            if self.learn(batch_bytes=size_bytes, batch_tensors=tensors):
+                plan = self.plan()
+        said = [line for line in passage.said if line not in plan.why]
+        return replace(plan, why=(*plan.why, *said)) if said else plan
+
+
+def planner_of(
+    dataset: Any,  # noqa: ANN401
+    request: WorkerRequest,
+    *,
+    own: bool,
+    block_order: bool,
+    torch_numbers: bool = False,
+) -> Planner:
+    """Who decides. Nothing of the dataset is touched but its length, of ours its path, and of a TensorDataset its sizes.
 
     Args:
         dataset: What is read.
@@ -60,7 +111,16 @@ def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: boo
     if isinstance(dataset, IterableDataset) and request.num_workers is None:
         # each worker would read a stream of its own, and most streams do not know of the others
         request = _without_workers(request)
-    return plan_workers(request, replace(_facts(dataset, own=own, block_order=block_order), torch_numbers=torch_numbers))
+    facts = replace(_facts(dataset, own=own, block_order=block_order), torch_numbers=torch_numbers)
+    if type(dataset) is TensorDataset and request.batches:
+        size = sum(tensor.numel() * tensor.element_size() for tensor in dataset.tensors)
+        facts = replace(facts, batch_bytes=-(-size // request.batches), batch_tensors=len(dataset.tensors))
+    return Planner(replace(request, pipes=True), facts)
+
+
+def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: bool, torch_numbers: bool = False) -> WorkerPlan:  # noqa: ANN401
+    """The first plan; see planner_of."""
+    return planner_of(dataset, request, own=own, block_order=block_order, torch_numbers=torch_numbers).plan()
 
 
 def _without_workers(request: WorkerRequest) -> WorkerRequest:

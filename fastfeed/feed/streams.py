@@ -11,7 +11,10 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from fastfeed.feed.fetch import importable
 from fastfeed.feed.inner import InnerLoader, in_order_option
+from fastfeed.feed.passage import Passage
 from fastfeed.feed.pickling import unpicklable
+from fastfeed.feed.threads import WorkerThreads
+from fastfeed.feed.timing import size_of
 
 
 class Stream(IterableDataset[Any]):
@@ -60,10 +63,11 @@ class StreamCollate:
 
     Args:
         collate: It.
+        passage: How batches go from workers to the main process; None without workers.
     """
 
-    def __init__(self, collate: Callable[[Any], Any]) -> None:
-        self.collate = collate
+    def __init__(self, collate: Callable[[Any], Any], passage: Passage | None = None) -> None:
+        self.collate, self.passage = collate, passage
 
     def __call__(self, samples: Any) -> Any:  # noqa: ANN401 - what samples are
         """A batch that can be sent.
@@ -84,6 +88,8 @@ class StreamCollate:
         if wrong is not None:
             msg = f"{wrong}; a worker process cannot send it to the main process"
             raise TypeError(msg)
+        if self.passage is not None and get_worker_info() is not None:
+            return self.passage.sent(batch, *size_of(batch))
         return batch
 
 
@@ -105,13 +111,17 @@ class StreamInit:
 
     Args:
         user: The user's worker_init_fn.
+        passage: How batches go to the main process.
     """
 
-    def __init__(self, user: Callable[[int], Any] | None) -> None:
-        self.user = user
+    def __init__(self, user: Callable[[int], Any] | None, passage: Passage | None = None) -> None:
+        self.user, self.passage = user, passage
 
     def __call__(self, worker: int) -> None:
         """Then call it."""
+        if self.passage is not None:
+            self.passage.begun()
+        WorkerThreads(1, exact=True)()
         info = get_worker_info()
         if info is not None and isinstance(info.dataset, Stream):
             object.__setattr__(info, "dataset", info.dataset.dataset)  # frozen for users; the wrapper is ours
@@ -119,15 +129,20 @@ class StreamInit:
             self.user(worker)
 
 
-def stream_loader(loader: TorchDataLoader[Any]) -> TorchDataLoader[Any]:
-    """The loader that reads the IterableDataset of another one as that would, but for what is told."""
+def stream_loader(loader: TorchDataLoader[Any], passage: Passage | None = None) -> TorchDataLoader[Any]:
+    """The loader that reads the IterableDataset of another one as that would, but for what is told.
+
+    Args:
+        loader: The other one.
+        passage: How batches go from workers to the main process; None without workers.
+    """
     workers = loader.num_workers
     return InnerLoader(
         Stream(loader.dataset),  # type: ignore[arg-type]  # only for these is it called
-        batch_size=loader.batch_size, drop_last=loader.drop_last, collate_fn=StreamCollate(loader.collate_fn),
+        batch_size=loader.batch_size, drop_last=loader.drop_last, collate_fn=StreamCollate(loader.collate_fn, passage),
         num_workers=workers, prefetch_factor=loader.prefetch_factor, pin_memory=loader.pin_memory,
         pin_memory_device=loader.pin_memory_device, timeout=loader.timeout, generator=loader.generator,
-        worker_init_fn=StreamInit(loader.worker_init_fn) if workers else None,
+        worker_init_fn=StreamInit(loader.worker_init_fn, passage) if workers else None,
         multiprocessing_context=loader.multiprocessing_context if workers else None,
         persistent_workers=loader.persistent_workers,
         **in_order_option(in_order=getattr(loader, "in_order", True)),

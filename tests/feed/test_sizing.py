@@ -122,10 +122,10 @@ def test_64_mib_of_shared_memory_then_fewer_workers():
     assert found.why[0].startswith("2 workers, not 4: 64 MiB free in /dev/shm")
 
 
-def test_64_mib_of_shared_memory_then_pipes_if_the_engine_can():
+def test_64_mib_of_shared_memory_then_past_it_if_the_engine_can():
     found = plan({"pipes": True}, {"batch_bytes": 40 * MIB}, processors=8, shared=64 * MIB)
     assert (found.num_workers, found.sharing, found.prefetch_factor) == (4, "pipe", 2)
-    assert found.why[1].startswith("batches go through pipes instead of /dev/shm")
+    assert found.why[1].startswith("batches go past /dev/shm")
 
 
 def test_64_mib_of_shared_memory_then_no_workers():
