@@ -32,6 +32,8 @@ LEAST_SHARED_BYTES = 256 << 10
 """Of /dev/shm, for the semaphores of workers' queues, without which none starts."""
 MANY_PROCESSORS = 8
 """From here on one processor of a rank is left to the training process; below, it would be too large a part of the supply."""
+PAST_SHARED_MEMORY = "batches go past /dev/shm, in memory files and pipes, which copies them once more"
+MORE_SHARED_MEMORY = "docker run --shm-size makes it larger, in Kubernetes an emptyDir of medium Memory"
 
 
 @dataclass(frozen=True, slots=True)

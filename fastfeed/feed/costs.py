@@ -2,13 +2,21 @@
 
 from dataclasses import dataclass
 
-from fastfeed.feed.ceilings import Ceiling, Gate, Setting, SizingFacts, StartMethod, WorkerRequest, shared_memory_needed
+from fastfeed.feed.ceilings import (
+    MORE_SHARED_MEMORY,
+    PAST_SHARED_MEMORY,
+    Ceiling,
+    Gate,
+    Setting,
+    SizingFacts,
+    StartMethod,
+    WorkerRequest,
+    shared_memory_needed,
+)
 from fastfeed.units import format_seconds, format_size
 
 START_SECONDS: dict[StartMethod, float] = {"fork": 0.05, "spawn": 3.0, "forkserver": 2.5}
 """Until the first worker gives its first batch; spawned ones import torch."""
-PAST_SHARED_MEMORY = "batches go past /dev/shm, in memory files and pipes, which copies them once more"
-MORE_SHARED_MEMORY = "docker run --shm-size makes it larger"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,10 +20,8 @@ from fastfeed.feed.generators import stored_generators
 from fastfeed.feed.inner import HAS_IN_ORDER, in_order_option
 from fastfeed.feed.naming import indices_text, sample_id
 from fastfeed.feed.order import FeedSampler, OrderSampler
-from fastfeed.feed.passage import Passage, passage_of
-from fastfeed.feed.planning import planner_of, raise_descriptors, request_of
+from fastfeed.feed.planning import PlannedLoader, planner_of, raise_descriptors, request_of
 from fastfeed.feed.ranks import Distributed
-from fastfeed.feed.sizing import WorkerPlan
 from fastfeed.feed.streams import stream_loader
 from fastfeed.feed.threads import WorkerThreads
 
@@ -43,7 +41,7 @@ class Indexed(NamedTuple):
     """False for a sample that is padding (distributed="exact"); bool, shape (samples,)."""
 
 
-class DataLoader(TorchDataLoader[Any]):
+class DataLoader(PlannedLoader, TorchDataLoader[Any]):
     """A torch DataLoader: its arguments, their order, meaning, errors and attributes; what is left out is decided.
 
     Two modes of random numbers. *Torch mode*, where num_workers is given and neither seed nor rng asks for more: order,
@@ -86,10 +84,6 @@ class DataLoader(TorchDataLoader[Any]):
     Raises:
         ValueError: As torch's; UsageError, which is one, for options of ours.
     """
-
-    _plan: WorkerPlan
-    _passage: Passage | None = None
-    """How batches go from workers to here; None before the first pass with workers."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - torch's signature, then ours
         self,
@@ -191,17 +185,6 @@ class DataLoader(TorchDataLoader[Any]):
             return OrderSampler(dataset, **options)
         return FeedSampler(dataset, distributed=self.distributed, drop_last=drop_last, **options)
 
-    @property
-    def plan(self) -> WorkerPlan:
-        """What was decided, and why: print it. With the first batch of workers more is known, and it is decided anew."""
-        if self._passage is not None:
-            self._plan = self._planner.replanned(self._plan, self._passage)
-        return self._plan
-
-    @plan.setter
-    def plan(self, plan: WorkerPlan) -> None:
-        self._plan = plan
-
     # ------------------------------------------------------------------------------------------------ epochs
     def __iter__(self) -> Any:  # noqa: ANN401 - torch's iterator, or ours
         """Begin an epoch."""
@@ -209,7 +192,7 @@ class DataLoader(TorchDataLoader[Any]):
             return super().__iter__()
         if self.num_workers:
             self.check_worker_number_rationality()  # as torch does each time
-            self._open_passage()
+            self.open_passage(torch_numbers=self.rng == "torch")
         if isinstance(self.dataset, IterableDataset):
             return iter(self._stream())
         if not self._told:
@@ -246,19 +229,12 @@ class DataLoader(TorchDataLoader[Any]):
         self._length_asked = True
         return length
 
-    def _open_passage(self) -> None:
-        """The way of batches from the workers of the next pass, and how far those work ahead by what is known now."""
-        plan, left_out = self.plan, self._planner.request.prefetch_factor is None
-        if left_out and plan.prefetch_factor is not None:
-            self.prefetch_factor = plan.prefetch_factor
-        past, ahead = plan.sharing == "pipe", self.prefetch_factor
-        self._passage = passage_of(self._passage, past=past, workers=self.num_workers, prefetch_factor=ahead)
-
     def _inner_options(self) -> InnerOptions:
+        workers = 0 if self._alone else self.num_workers
         return InnerOptions(
-            num_workers=self.num_workers, prefetch_factor=self.prefetch_factor, pin_memory=self.pin_memory,
-            timeout=self.timeout, worker_init_fn=self.worker_init_fn, multiprocessing_context=self.multiprocessing_context,
-            persistent_workers=self.persistent_workers and self.num_workers > 0,
+            num_workers=workers, prefetch_factor=self.prefetch_factor if workers else None, pin_memory=self.pin_memory,
+            timeout=0 if self._alone else self.timeout, worker_init_fn=self.worker_init_fn,
+            multiprocessing_context=self.multiprocessing_context, persistent_workers=self.persistent_workers and workers > 0,
             in_order=self.in_order and self.rng == "torch", sorts=self.in_order,
             pin_memory_device=self.pin_memory_device, hang_seconds=self.hang_seconds,
             threads=WorkerThreads(self._plan.threads_per_worker, exact=self.rng == "torch"),

@@ -15,7 +15,15 @@ from typing import Any
 
 import torch
 
-from fastfeed.feed.ceilings import DESCRIPTORS_A_WORKER, MOST_DESCRIPTORS, SPARE_DESCRIPTORS
+from fastfeed.errors import UsageError
+from fastfeed.feed.ceilings import (
+    DESCRIPTORS_A_WORKER,
+    LEAST_SHARED_BYTES,
+    MORE_SHARED_MEMORY,
+    MOST_DESCRIPTORS,
+    PAST_SHARED_MEMORY,
+    SPARE_DESCRIPTORS,
+)
 from fastfeed.feed.inner import ask_before_sharing
 from fastfeed.feed.parcel import Parcel, memory_files_work, storages_of
 from fastfeed.units import format_count, format_size
@@ -105,12 +113,12 @@ class Passage:
         self._left, self._rest = free // 4, 16 + used // 64
 
     def _tell(self, why: str, size_bytes: int) -> None:
-        text = "batches go past /dev/shm, which copies them once more: "
+        text = f"{PAST_SHARED_MEMORY}: "
         workers = format_count(int(self._rows[_WORKERS]), "worker")
         if why == _ROOM:
             facts = _shared_facts()
             text += f"{facts} is too little for batches of {format_size(size_bytes)} from {workers} at once"
-            text += " (docker run --shm-size, in Kubernetes an emptyDir of medium Memory, makes it larger)"
+            text += f" ({MORE_SHARED_MEMORY})"
         elif why == _DESCRIPTORS:
             text += f"a tensor in shared memory holds a descriptor, and of {_limits()[0]:,} (ulimit -n) too few are left"
             text += " (a higher hard limit, or keeping fewer batches, leaves more)"
@@ -221,6 +229,31 @@ def passage_of(passage: Passage | None, *, past: bool, workers: int, prefetch_fa
         passage.go_past()
     passage.sized(workers, 2 if prefetch_factor is None else prefetch_factor)
     return passage
+
+
+def can_start(*, torch_numbers: bool) -> bool:
+    """Whether workers can be started: their semaphores are files in /dev/shm. Where they cannot, it is told.
+
+    Args:
+        torch_numbers: Whether random numbers are torch's, and so would be others without workers.
+
+    Raises:
+        UsageError: There is no room, and no way without.
+    """
+    try:
+        facts = os.statvfs(_SHARED_FOLDER)
+    except OSError:
+        room = 0
+    else:
+        room = facts.f_bavail * facts.f_frsize
+    if room >= LEAST_SHARED_BYTES:
+        return True
+    text = f"{_shared_facts()} in /dev/shm is too little for their semaphores"
+    if torch_numbers:
+        msg = f"workers cannot be started: {text}"
+        raise UsageError(msg, hint=f"{MORE_SHARED_MEMORY.capitalize()}; num_workers=0 needs none.")
+    LOG.warning("this epoch is read without workers, which gives the same batches: %s (%s)", text, MORE_SHARED_MEMORY)
+    return False
 
 
 def _limits() -> tuple[int, int]:

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import IterableDataset, TensorDataset
 
 from fastfeed.feed.ceilings import SizingFacts, StartMethod, WorkerRequest
-from fastfeed.feed.passage import Passage
+from fastfeed.feed.passage import Passage, can_start, passage_of
 from fastfeed.feed.sizing import WorkerPlan, plan_workers
 from fastfeed.machine import survey
 from fastfeed.mounts import file_system
@@ -152,3 +152,47 @@ def raise_descriptors(plan: WorkerPlan) -> None:
     if plan.decided and plan.descriptor_limit is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (plan.descriptor_limit, hard))
+
+
+class PlannedLoader:
+    """What a loader keeps of its plan: the part of DataLoader that knows why, and how batches come from workers."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    persistent_workers: bool
+    _planner: Planner
+    _plan: WorkerPlan
+    _passage: Passage | None = None
+    """How batches go from workers to here; None before the first pass with workers."""
+    _alone = False
+    """The pass is without its workers: none can be started."""
+
+    @property
+    def plan(self) -> WorkerPlan:
+        """What was decided, and why: print it. With the first batch of workers more is known, and it is decided anew."""
+        if self._passage is not None:
+            self._plan = self._planner.replanned(self._plan, self._passage)
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: WorkerPlan) -> None:
+        self._plan = plan
+
+    def open_passage(self, *, torch_numbers: bool) -> None:
+        """The way of batches from the workers of the next pass, and how far those work ahead by what is known now.
+
+        Args:
+            torch_numbers: Whether random numbers shall be those of torch's loader.
+
+        Raises:
+            UsageError: No worker can be started, and without them the random numbers would be others.
+        """
+        running = self.persistent_workers and self._passage is not None
+        self._alone = not running and not can_start(torch_numbers=torch_numbers)
+        if self._alone:
+            return
+        plan, left_out = self.plan, self._planner.request.prefetch_factor is None
+        if left_out and plan.prefetch_factor is not None:
+            self.prefetch_factor = plan.prefetch_factor
+        past, ahead = plan.sharing == "pipe", self.prefetch_factor
+        self._passage = passage_of(self._passage, past=past, workers=self.num_workers, prefetch_factor=ahead)

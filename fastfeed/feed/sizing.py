@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastfeed.feed.ceilings import (
+    MORE_SHARED_MEMORY,
     MOST_DESCRIPTORS,
+    PAST_SHARED_MEMORY,
     Ceiling,
     CeilingName,
     Gate,
@@ -19,7 +21,7 @@ from fastfeed.feed.ceilings import (
     WorkerRequest,
     ceilings,
 )
-from fastfeed.feed.costs import MORE_SHARED_MEMORY, PAST_SHARED_MEMORY, START_SECONDS, Decision, costs
+from fastfeed.feed.costs import START_SECONDS, Decision, costs
 from fastfeed.units import format_count, format_seconds
 
 PREFETCH_FACTOR = 2

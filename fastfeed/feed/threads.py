@@ -38,13 +38,13 @@ class WorkerThreads:
             torch.set_num_threads(self.count)
         given = limit_library_threads(self.count, exact=self.exact)
         if "opencv" not in given and "cv2" in sys.modules:
-            _limit_opencv(sys.modules["cv2"], self.count)
+            limit_opencv(sys.modules["cv2"], self.count)
         if "openmp" not in given and not self.exact:
             for path in loaded_libraries():
                 _limit_library(path, self.count)
 
 
-def _limit_opencv(cv2: Any, count: int) -> None:  # noqa: ANN401 - a module
+def limit_opencv(cv2: Any, count: int) -> None:  # noqa: ANN401 - a module
     """Where the user has set another number than OpenCV's own choice, that stays."""
     if cv2.getNumThreads() == cv2.getNumberOfCPUs():
         cv2.setNumThreads(count if count > 1 else 0)  # 0 is without its pool of threads
