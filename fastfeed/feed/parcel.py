@@ -8,6 +8,7 @@ copied, by who receives it. Tensors of a batch that share memory share it afterw
 
 import io
 import os
+from collections.abc import Sequence
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
@@ -24,6 +25,8 @@ MOST_FILES = 8
 _PROTOCOL = 5
 """The first with memory beside the pickle."""
 _SLACK_BYTES = 64 << 10
+_SEVERAL = 8
+"""In a longer list, it is looked first whether there is nothing but numbers and texts."""
 
 
 class Parcel:
@@ -134,14 +137,23 @@ def _plain_storages(data: Any, found: list[torch.UntypedStorage]) -> bool:  # no
     if kind is torch.Tensor:
         if data.layout is not torch.strided:
             return False
-        if data.device.type == "cpu":
+        if data.is_cpu:
             found.append(data.untyped_storage())
         return True
     if kind is dict:
         return all(_plain_storages(value, found) for value in data.values())
     if kind is list or issubclass(kind, tuple):
-        return set(map(type, data)) <= PLAIN or all(_plain_storages(part, found) for part in data)
+        return _plain_parts(data, found)
     return kind in PLAIN or issubclass(kind, np.generic) or (kind is np.ndarray and not data.dtype.hasobject)
+
+
+def _plain_parts(parts: Sequence[Any], found: list[torch.UntypedStorage]) -> bool:
+    if len(parts) > _SEVERAL and set(map(type, parts)) <= PLAIN:
+        return True
+    for part in parts:  # noqa: SIM110 - a generator would take longer than what it does
+        if not _plain_storages(part, found):
+            return False
+    return True
 
 
 def _bytes_of(storage: torch.UntypedStorage) -> NDArray[np.uint8]:

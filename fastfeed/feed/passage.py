@@ -251,7 +251,7 @@ def can_start(*, torch_numbers: bool) -> bool:
     text = f"{_shared_facts()} in /dev/shm is too little for their semaphores"
     if torch_numbers:
         msg = f"workers cannot be started: {text}"
-        raise UsageError(msg, hint=f"{MORE_SHARED_MEMORY.capitalize()}; num_workers=0 needs none.")
+        raise UsageError(msg, hint=f"With num_workers=0 none are needed; {MORE_SHARED_MEMORY}.")
     LOG.warning("this epoch is read without workers, which gives the same batches: %s (%s)", text, MORE_SHARED_MEMORY)
     return False
 
