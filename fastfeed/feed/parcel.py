@@ -7,6 +7,7 @@ copied, by who receives it. Tensors of a batch that share memory share it afterw
 """
 
 import io
+import logging
 import os
 from collections.abc import Sequence
 from multiprocessing.reduction import DupFd, ForkingPickler
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from fastfeed.feed.pickling import PLAIN
 
+LOG = logging.getLogger("fastfeed.loader")
 FILE_BYTES = 512 << 10
 """From this size on a block goes in a memory file: below, a pipe is faster than passing a descriptor (0.3 ms)."""
 MOST_FILES = 8
@@ -124,8 +126,11 @@ def _in_memory_file(buffer: Any) -> Any:  # noqa: ANN401 - a pickle.PickleBuffer
 def storages_of(data: Any) -> list[torch.UntypedStorage]:  # noqa: ANN401 - any batch that can be pickled
     """The memory of all tensors of a batch in this process's main memory; the same one may be there twice."""
     found: list[torch.UntypedStorage] = []
-    if _plain_storages(data, found):
-        return found
+    try:
+        if _plain_storages(data, found):
+            return found
+    except RecursionError:
+        LOG.debug("a batch contains itself, or is too deep: it is looked through by pickling")
     collector = _Collector(io.BytesIO())
     collector.dump(data)
     return collector.found

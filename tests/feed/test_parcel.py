@@ -119,3 +119,11 @@ def test_storages_of_containers_of_any_class():
     assert sorted(storage.nbytes() for storage in storages_of(Held(one, one[:2], {"deep": [two]}))) == [16, 20]
     assert storages_of(["text", 3]) == [] and storages_of(None) == []
     assert len(storages_of(torch.eye(3).to_sparse())) == 2
+
+
+def test_a_batch_that_contains_itself():
+    batch: list[Any] = [torch.ones(3)]
+    batch.append(batch)
+    assert [storage.nbytes() for storage in storages_of(batch)] == [12]
+    found = through_a_pipe(batch)
+    assert found[1] is found and found[0].tolist() == [1, 1, 1]
