@@ -142,6 +142,15 @@ def cpu_quota(root: str = "/") -> Quota | None:
     return min(found, key=lambda each: each.processors, default=None)
 
 
+def cpu_set(root: str = "/") -> str | None:
+    """The processors that the nearest group on the path allows ("0-3,8"); None where no group tells."""
+    for group in groups("cpuset", root):
+        text = (group.read("cpuset.cpus.effective" if group.version == 2 else "cpuset.effective_cpus") or "").strip()  # noqa: PLR2004
+        if text:
+            return text
+    return None
+
+
 def memory_limit(root: str = "/") -> MemoryLimit | None:
     """The group on the path with the least memory left; None where none has a limit."""
     found = []

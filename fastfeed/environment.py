@@ -1,9 +1,11 @@
-"""What the environment tells: launchers, devices, caches, fastfeed's own switches. The only place that reads it."""
+"""What the environment tells: launchers, devices, caches, threads, fastfeed's own switches. The only place that reads it."""
 
 import os
 import re
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fastfeed.errors import UsageError
@@ -156,3 +158,44 @@ def _slurm_tasks(environment: Mapping[str, str], ignored: list[str]) -> tuple[in
         ignored.append(f"SLURM_STEP_TASKS_PER_NODE={text!r} does not tell of node {node} and is ignored")
         return None
     return counts[int(node)], f"SLURM_STEP_TASKS_PER_NODE={text}, set by srun"
+
+
+_BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_OPENCV, _TOKENIZERS = "OPENCV_FOR_THREADS_NUM", "TOKENIZERS_PARALLELISM"
+
+
+def limit_library_threads(count: int, *, exact: bool) -> frozenset[str]:
+    """Tell the libraries that this process loads later how many threads to use, where the user has not.
+
+    Args:
+        count: Threads.
+        exact: Leave BLAS and OpenMP alone.
+
+    Returns:
+        What the user has set: some of "openmp", "opencv", "tokenizers".
+    """
+    given = {"openmp"} if any(name in os.environ for name in _BLAS) else set()
+    given |= {name for name, variable in (("opencv", _OPENCV), ("tokenizers", _TOKENIZERS)) if variable in os.environ}
+    values = {_OPENCV: str(count), _TOKENIZERS: str(count > 1).lower()}
+    if not exact and "openmp" not in given:
+        values.update(dict.fromkeys(_BLAS, str(count)))
+    for variable, value in values.items():
+        os.environ.setdefault(variable, value)
+    return frozenset(given)
+
+
+@contextmanager
+def workers_begin() -> Iterator[None]:
+    """Around the start of worker processes: Hugging Face tokenizers would print a warning in each that was forked.
+
+    They look for their variable while the process is forked, before any code of ours runs in it. In this process they keep
+    their threads.
+    """
+    if "tokenizers" not in sys.modules or _TOKENIZERS in os.environ:
+        yield
+        return
+    os.environ[_TOKENIZERS] = "false"
+    try:
+        yield
+    finally:
+        del os.environ[_TOKENIZERS]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from fastfeed.cgroups import cpu_quota, memory_limit, throttling
+from fastfeed.cgroups import cpu_quota, cpu_set, memory_limit, throttling
 from fastfeed.environment import LaunchConfig, launch_config
 from fastfeed.mounts import mount_of, mounts
 from fastfeed.units import format_count, format_seconds, format_size
@@ -33,6 +33,8 @@ class Processors:
     cores_why: str
     quota: float | None = None
     """The cgroup's quota in processors."""
+    allowed: int = 0
+    """Processors that the cgroup's cpuset, or else the machine, has: a mask may be widened to them. 0 where nothing tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +168,13 @@ def processors(root: str = "/", affinity: Collection[int] | None = None) -> Proc
     cores, cores_why = _cores(mask, root)
     quota = cpu_quota(root)
     limit = quota.processors if quota else None
+    allowed = len(_cpu_list((cpu_set(root) or _read(os.path.join(root, "sys/devices/system/cpu/online")) or "").strip()))
     if quota is not None and quota.processors < len(mask):
         count = max(1, int(quota.processors))
         why = f"{format_count(count, 'processor')} (cgroup quota of {round(quota.processors, 2):g})"
-        return Processors(count, why, quota.processors, len(mask), cores, cores_why, limit)
+        return Processors(count, why, quota.processors, len(mask), cores, cores_why, limit, allowed)
     why = f"{format_count(len(mask), 'processor')} (affinity mask)"
-    return Processors(len(mask), why, float(len(mask)), len(mask), cores, cores_why, limit)
+    return Processors(len(mask), why, float(len(mask)), len(mask), cores, cores_why, limit, allowed)
 
 
 def _cores(mask: Iterable[int], root: str) -> tuple[int, str]:

@@ -1,9 +1,12 @@
 """What the loader's tests share. Datasets and functions are here, where spawned workers can import them."""
 
 import gc
+import json
 import os
 import random
 import re
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -11,12 +14,13 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset, Sampler, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, Sampler, get_worker_info
 
 from fastfeed.feed.loader import DataLoader
 
@@ -46,6 +50,76 @@ class Calls(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         return self.get(index)
+
+
+class Large(Dataset[Any]):
+    """Sample i is some MiB of i, an array, a number and a text."""
+
+    def __init__(self, size: int = 12, mib: float = 4) -> None:
+        self.size, self.mib = size, mib
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> Any:
+        large = torch.full((int(self.mib * 262144),), float(index))
+        return {"large": large, "small": torch.full((3, 2), index), "array": np.full(700, index), "number": index, "text": "x"}
+
+
+class Flow(IterableDataset[Any]):
+    """The samples of Large, each worker its part."""
+
+    def __init__(self, size: int = 12, mib: float = 4) -> None:
+        self.samples = Large(size, mib)
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        return (self.samples[index] for index in range(first, self.samples.size, step))
+
+
+@dataclass
+class Held:
+    """A batch of a class of its own, with memory that two tensors share."""
+
+    large: torch.Tensor
+    part: torch.Tensor
+    rest: Any
+
+
+def hold(samples: list[Any]) -> Held:
+    """A collate function without default_collate."""
+    large = torch.stack([sample["large"] for sample in samples])
+    return Held(large, large[:, ::7], [sample["array"] for sample in samples])
+
+
+def in_own_space(script: str, shared_mib: int, *arguments: str) -> Any:
+    """Run a script in a process that has a /dev/shm of its own; it prints JSON as its last line.
+
+    Args:
+        script: Python.
+        shared_mib: Size of /dev/shm.
+        *arguments: For sys.argv.
+
+    Returns:
+        What it printed last.
+    """
+    mount = f"mount -t tmpfs -o size={shared_mib}m tmpfs /dev/shm"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, check=False).returncode:
+        pytest.skip("this process may not mount a /dev/shm of its own (unshare -m)")
+    command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh", sys.executable, "-W", "ignore", "-c", script]
+    return printed([*command, *arguments])
+
+
+def printed(command: list[str]) -> Any:
+    """The JSON that a command prints as its last line. It finds tests' modules."""
+    path = os.pathsep.join([os.path.dirname(__file__), os.path.dirname(os.path.dirname(__file__))])
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=240, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+    assert not re.search("Bus error|ancdata|Too many open|Traceback", ended.stderr), ended.stderr
+    return json.loads(ended.stdout.splitlines()[-1])
 
 
 class At:

@@ -202,6 +202,7 @@ def machine(
     gpus: int = 0,
     throttled: int = 0,
     runnable: float = 0.5,
+    allowed: int | None = None,
 ) -> Machine:
     """What survey() would tell of a machine: bytes and counts of what is free."""
     usable = min(float(processors), quota if quota is not None else float(processors))
@@ -209,7 +210,9 @@ def machine(
     count = max(1, int(usable))
     size = max(shared, 64 << 20)
     return Machine(
-        processors=Processors(count, why, usable, processors, cores or processors, f"{cores or processors} cores", quota),
+        processors=Processors(
+            count, why, usable, processors, cores or processors, f"{cores or processors} cores", quota, allowed or processors
+        ),
         ranks=Ranks(ranks, own_mask=False, why=f"{ranks} ranks (LOCAL_WORLD_SIZE)"),
         memory=Memory(2 * memory, memory, f"{memory >> 20} MiB of memory left"),
         shared_memory=SharedMemory(bool(shared), size if shared else 0, shared, f"{shared >> 20} MiB free in /dev/shm"),

@@ -4,7 +4,7 @@ import machines
 import pytest
 from machines import GIB, lay_out
 
-from fastfeed.cgroups import cpu_quota, groups, memory_limit, throttling
+from fastfeed.cgroups import cpu_quota, cpu_set, groups, memory_limit, throttling
 
 QUOTAS = [
     (machines.bare, None),
@@ -115,3 +115,11 @@ def test_on_this_machine_it_reads_without_complaint():
     assert quota is None or quota.processors > 0
     assert memory is None or memory.limit_bytes > 0
     assert all(group.folder.startswith("/") for group in groups("memory"))
+
+
+def test_cpu_set(tmp_path):
+    assert cpu_set(lay_out(tmp_path / "one", machines.docker_v2() | {"sys/fs/cgroup/cpuset.cpus.effective": "0-3\n"})) == "0-3"
+    job = "sys/fs/cgroup/cpuset/slurm/uid_2687/job_13759490"
+    files = machines.slurm_v1() | {f"{job}/cpuset.effective_cpus": "2,4\n", f"{job}/step_0/cpuset.effective_cpus": "\n"}
+    assert cpu_set(lay_out(tmp_path / "two", files)) == "2,4"
+    assert cpu_set(lay_out(tmp_path / "three", machines.bare())) is None

@@ -1,10 +1,21 @@
 """fastfeed/environment.py: what launchers say, and where things may be kept."""
 
 import os
+import sys
+import types
 
 import pytest
 
-from fastfeed.environment import OVERRIDABLE, cache_folders, is_disabled, launch_config, launched_processes, overrides
+from fastfeed.environment import (
+    OVERRIDABLE,
+    cache_folders,
+    is_disabled,
+    launch_config,
+    launched_processes,
+    limit_library_threads,
+    overrides,
+    workers_begin,
+)
 from fastfeed.errors import UsageError
 
 
@@ -143,3 +154,30 @@ def test_devices_are_handed_on_as_they_are():
 def test_the_environment_of_now_is_read(monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     assert launch_config().local_ranks == 3
+
+
+def test_threads_of_libraries_are_limited_where_the_user_has_not(monkeypatch):
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OPENCV_FOR_THREADS_NUM", "TOKENIZERS_PARALLELISM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MKL_NUM_THREADS", "7")
+    monkeypatch.setattr(os, "environ", {"MKL_NUM_THREADS": "7"})
+    assert limit_library_threads(2, exact=False) == {"openmp"}
+    assert os.environ == {"MKL_NUM_THREADS": "7", "OPENCV_FOR_THREADS_NUM": "2", "TOKENIZERS_PARALLELISM": "true"}
+    assert limit_library_threads(1, exact=True) == {"openmp", "opencv", "tokenizers"}
+    monkeypatch.setattr(os, "environ", {})
+    assert limit_library_threads(1, exact=True) == set() and "OMP_NUM_THREADS" not in os.environ
+    monkeypatch.setattr(os, "environ", {})
+    limit_library_threads(1, exact=False)
+    assert os.environ["OMP_NUM_THREADS"] == "1" and os.environ["TOKENIZERS_PARALLELISM"] == "false"
+
+
+def test_tokenizers_variable_is_set_only_while_workers_begin(monkeypatch):
+    monkeypatch.setattr(os, "environ", {})
+    monkeypatch.setitem(sys.modules, "tokenizers", types.ModuleType("tokenizers"))
+    with workers_begin():
+        assert os.environ == {"TOKENIZERS_PARALLELISM": "false"}
+    assert not os.environ
+    monkeypatch.setattr(os, "environ", {"TOKENIZERS_PARALLELISM": "true"})
+    with workers_begin():
+        assert os.environ == {"TOKENIZERS_PARALLELISM": "true"}
+    assert os.environ == {"TOKENIZERS_PARALLELISM": "true"}

@@ -272,3 +272,11 @@ def test_free_bytes_of_a_folder_that_is_not_there_yet(tmp_path):
     found = free_bytes(str(tmp_path / "a" / "b"))
     assert found == pytest.approx(here.f_bavail * here.f_frsize, rel=0.2)
     assert free_bytes("not-there") == pytest.approx(free_bytes(str(Path.cwd())), rel=0.2)
+
+
+def test_how_many_processors_a_mask_might_be_widened_to(tmp_path):
+    online = {"sys/devices/system/cpu/online": "0-15\n"}
+    assert processors(lay_out(tmp_path / "one", machines.bare() | online), [3]).allowed == 16
+    files = machines.docker_v2() | online | {"sys/fs/cgroup/cpuset.cpus.effective": "0-3\n"}
+    assert processors(lay_out(tmp_path / "two", files), [3]).allowed == 4
+    assert processors(lay_out(tmp_path / "three", machines.bare()), [3]).allowed == 0

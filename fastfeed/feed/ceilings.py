@@ -25,9 +25,15 @@ SPARE_DESCRIPTORS = 32
 """For files, sockets and NCCL that are opened later."""
 HELD_BATCHES = 2
 """Batches in the consumer's hands: the one being worked on and the one just taken."""
+MOST_DESCRIPTORS = 65536
+"""A soft limit is not raised beyond this: some programs close every number up to it."""
 PAGE_BYTES = 4096
+LEAST_SHARED_BYTES = 256 << 10
+"""Of /dev/shm, for the semaphores of workers' queues, without which none starts."""
 MANY_PROCESSORS = 8
 """From here on one processor of a rank is left to the training process; below, it would be too large a part of the supply."""
+PAST_SHARED_MEMORY = "batches go past /dev/shm, in memory files and pipes, which copies them once more"
+MORE_SHARED_MEMORY = "docker run --shm-size makes it larger, in Kubernetes an emptyDir of medium Memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +171,11 @@ def _memory(facts: SizingFacts, setting: Setting) -> Ceiling | None:
 
 
 def _shared_memory(facts: SizingFacts, setting: Setting) -> Ceiling | None:
-    """None where batches go through pipes, or their size is not known."""
-    if setting.sharing == "pipe":
-        return None
+    """None where batches go past it, or their size is not known."""
     shared, ranks = facts.machine.shared_memory, facts.machine.ranks.count
-    if not shared.size_bytes:
+    if shared.free_bytes < LEAST_SHARED_BYTES:
         return Ceiling("shared memory", 0, f"{shared.why}: workers cannot hand over tensors")
-    if facts.batch_bytes is None:
+    if facts.batch_bytes is None or setting.sharing == "pipe":
         return None
     batch = _block(facts)
     grant = shared.free_bytes * 9 // 10 // ranks

@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass
 
-from fastfeed.feed.ceilings import Ceiling, Gate, Setting, SizingFacts, StartMethod, WorkerRequest, shared_memory_needed
+from fastfeed.feed.ceilings import (
+    MORE_SHARED_MEMORY,
+    PAST_SHARED_MEMORY,
+    Ceiling,
+    Gate,
+    Setting,
+    SizingFacts,
+    StartMethod,
+    WorkerRequest,
+    shared_memory_needed,
+)
 from fastfeed.units import format_seconds, format_size
 
 START_SECONDS: dict[StartMethod, float] = {"fork": 0.05, "spawn": 3.0, "forkserver": 2.5}
@@ -45,6 +55,8 @@ def _workers(asked: WorkerRequest, facts: SizingFacts, decision: Decision) -> li
     reasons = [gate[1]] if gate and gate[0] != "ceiling" else []
     over = [each for each in decision.ceilings if count > each.workers and each.name != "waiting"]
     reasons += [_too_many(each, facts, decision.setting, count) for each in over]
+    if decision.setting.sharing == "pipe":
+        reasons.append(f"{PAST_SHARED_MEMORY} ({MORE_SHARED_MEMORY}; fewer workers, or a smaller prefetch_factor, need less)")
     if not gate and count < min(decision.start, decision.most):
         reasons.append(f"{min(decision.start, decision.most)} would have been started")
     return [f"num_workers={count}: {reason}" for reason in reasons]
@@ -60,7 +72,7 @@ def _too_many(ceiling: Ceiling, facts: SizingFacts, setting: Setting, count: int
     best = f"at most {ceiling.workers} fit" if ceiling.workers else "none fits"
     if ceiling.name == "shared memory":
         need = format_size(shared_memory_needed(facts, setting, count))
-        what = f"{need} of /dev/shm are needed, and it fails when that is full; docker run --shm-size makes it larger"
+        what = f"{need} of /dev/shm are needed, and it fails when that is full; {MORE_SHARED_MEMORY}"
     elif ceiling.name == "memory":
         what = "the kernel kills a worker when memory is used up"
     else:

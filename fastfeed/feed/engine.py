@@ -21,6 +21,7 @@ from fastfeed.feed.inner import InnerLoader, in_order_option
 from fastfeed.feed.naming import indices_text, sample_name
 from fastfeed.feed.raised import raised
 from fastfeed.feed.tasks import Pass, TaskOrder
+from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.timing import Answer, Delivery, Listener
 from fastfeed.feed.watchman import Watchman
 from fastfeed.feed.workers import Workers
@@ -48,6 +49,8 @@ class InnerOptions:
     pin_memory_device: str = ""
     hang_seconds: float = 0.0
     """After how long without a batch a worker's stack is reported; 0 for never."""
+    threads: WorkerThreads | None = None
+    """Limits the threads of libraries in workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +116,7 @@ class Engine:
         workers = Workers(count, stacks=options.hang_seconds > 0 or options.timeout > 0) if count else None
         init = None
         if workers is not None:
-            init = WorkerInit(options.worker_init_fn, stack_paths=workers.stack_paths)
+            init = WorkerInit(options.worker_init_fn, threads=options.threads, stack_paths=workers.stack_paths)
         fetcher = Fetcher(self.dataset, rules, None if workers is None else workers.whereabouts)
         loader = InnerLoader(
             fetcher,  # type: ignore[arg-type]  # it stands for one

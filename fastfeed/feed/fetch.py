@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch.utils.data import Dataset, default_collate, get_worker_info
 
 from fastfeed.feed.naming import plain_index
+from fastfeed.feed.passage import Passage
 from fastfeed.feed.pickling import unpicklable
 from fastfeed.feed.seeds import Seeds, states_kept
 from fastfeed.feed.tasks import BatchTask
+from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.timing import Answer, Clock
 from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, leave_stack
 
@@ -98,6 +99,8 @@ class FetchRules:
     """(index, epoch, attempt) -> another index, for on_error replace."""
     attempts: int = 10
     """How many replacements are tried for one sample."""
+    passage: Passage | None = None
+    """How batches go from workers to the main process; None without workers."""
 
 
 class Fetcher:
@@ -133,7 +136,10 @@ class Fetcher:
         self._at(DONE)
         if not isinstance(data, Failure):
             self.original = None
-        return Answer(task.number, data, failures, clock.stop(self.worker, data))
+        times = clock.stop(self.worker, data)
+        if self.rules.passage is not None and self.worker != MAIN and not isinstance(data, Failure):
+            data = self.rules.passage.sent(data, times.size_bytes, times.tensors)
+        return Answer(task.number, data, failures, times)
 
     def _prepared(self, task: BatchTask, failures: list[Failure]) -> Any:  # noqa: ANN401 - a batch, or a Failure
         seeds = None if task.base is None else Seeds(task.base, task.epoch)
@@ -251,12 +257,12 @@ class WorkerInit:
 
     Args:
         user: The user's worker_init_fn.
-        threads: For torch's own operators in this worker; None leaves torch's choice, which is 1.
+        threads: Limits the threads of libraries; None leaves them, and torch's choice for its own, which is 1.
         stack_paths: A file for each worker, where it leaves its stack when it is asked; none for no such thing.
     """
 
     def __init__(
-        self, user: Callable[[int], Any] | None, *, threads: int | None = None, stack_paths: list[str] | None = None
+        self, user: Callable[[int], Any] | None, *, threads: WorkerThreads | None = None, stack_paths: list[str] | None = None
     ) -> None:
         self.user, self.threads, self.stack_paths = user, threads, stack_paths or []
 
@@ -269,9 +275,11 @@ class WorkerInit:
             listens = bool(self.stack_paths) and leave_stack(self.stack_paths[worker], worker)
             if fetcher.whereabouts is not None:
                 fetcher.whereabouts.begun(worker, listens=listens)
+            if fetcher.rules.passage is not None:
+                fetcher.rules.passage.begun()
             object.__setattr__(info, "dataset", fetcher.dataset)  # frozen for users; the wrapper is ours
         if self.threads is not None:
-            torch.set_num_threads(self.threads)
+            self.threads()
         if self.user is not None:
             self.user(worker)
 

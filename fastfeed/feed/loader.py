@@ -20,20 +20,21 @@ from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.indexed import indexed
 from fastfeed.feed.inner import in_order_option
 from fastfeed.feed.order import OrderSampler
-from fastfeed.feed.planning import plan_of, raise_descriptors, request_of
+from fastfeed.feed.planning import PlannedLoader, planner_of, raise_descriptors, request_of
 from fastfeed.feed.position import Position
 from fastfeed.feed.ranks import Distributed
 from fastfeed.feed.skipping import Skip
 from fastfeed.feed.streaming import Streaming
 from fastfeed.feed.swapped import asking, notice_swap
 from fastfeed.feed.switches import plain_plan, switches
+from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.warned import tell_of_generators, tell_of_ranks
 
 _RESUMPTION = ("state_dict", "load_state_dict")
 LOG = logging.getLogger("fastfeed.loader")
 
 
-class DataLoader(TorchDataLoader[Any]):
+class DataLoader(PlannedLoader, TorchDataLoader[Any]):
     """A torch DataLoader: its arguments, their order, meaning, errors and attributes; what is left out is decided.
 
     Two modes of random numbers. *Torch mode*, where num_workers is given and neither seed nor rng asks for more: order,
@@ -140,11 +141,11 @@ class DataLoader(TorchDataLoader[Any]):
             "multiprocessing_context": multiprocessing_context,
         }  # fmt: skip
         request = replace(request_of(dataset, batch_size, given, options), override=switch.gives_way)
-        self.plan = plain_plan(request) if self.disabled else plan_of(
+        self._planner = planner_of(
             dataset, request, own=isinstance(dataset, PackedDataset), block_order=shuffle_mode == "block",
             torch_numbers=self.rng == "torch",
         )  # fmt: skip
-        """What was decided, and why: print it."""
+        self.plan = plain_plan(request) if self.disabled else self._planner.plan()
         workers, options = switch.settled(self.plan, asked, options)
         super().__init__(
             dataset, batch_size, None if ours is not None else shuffle, ours if ours is not None else sampler,
@@ -167,6 +168,7 @@ class DataLoader(TorchDataLoader[Any]):
             return super().__iter__()
         if self.num_workers:
             self.check_worker_number_rationality()  # as torch does each time
+            self.open_passage(torch_numbers=self.rng == "torch")
         if isinstance(self.dataset, IterableDataset):
             return iter(self._stream())
         if not self._told:
@@ -183,12 +185,8 @@ class DataLoader(TorchDataLoader[Any]):
             self._position.begin(begun)
         if not self.with_index:
             return begun
-        return indexed(
-            begun,
-            self.dataset,
-            batched=self.batch_sampler is not None,
-            valid=None if self._position is None else lambda: self.valid,
-        )
+        valid = None if self._position is None else lambda: self.valid
+        return indexed(begun, self.dataset, batched=self.batch_sampler is not None, valid=valid)
 
     def _draw(self) -> Draw:
         """What the next pass draws from. It keeps no loader: `for batch in DataLoader(...)` may be all that knows of it."""
@@ -224,7 +222,7 @@ class DataLoader(TorchDataLoader[Any]):
     def _stream(self) -> Streaming:
         """The loader of an IterableDataset, as torch's with what it would hang at told instead (feed/streaming.py)."""
         if self._streaming is None or not self.persistent_workers:
-            self._streaming = Streaming(self, self.hang_seconds)
+            self._streaming = Streaming(self, self.hang_seconds, self._passage)
         if self._length_asked:
             len(self._streaming)  # torch warns of a wrong length where it was asked for
         return self._streaming
@@ -235,12 +233,14 @@ class DataLoader(TorchDataLoader[Any]):
         return length
 
     def _inner_options(self) -> InnerOptions:
+        workers = 0 if self._alone else self.num_workers
         return InnerOptions(
-            num_workers=self.num_workers, prefetch_factor=self.prefetch_factor, pin_memory=self.pin_memory,
-            timeout=self.timeout, worker_init_fn=self.worker_init_fn, multiprocessing_context=self.multiprocessing_context,
-            persistent_workers=self.persistent_workers and self.num_workers > 0,
+            num_workers=workers, prefetch_factor=self.prefetch_factor if workers else None, pin_memory=self.pin_memory,
+            timeout=0 if self._alone else self.timeout, worker_init_fn=self.worker_init_fn,
+            multiprocessing_context=self.multiprocessing_context, persistent_workers=self.persistent_workers and workers > 0,
             in_order=self.in_order and self.rng == "torch", sorts=self.in_order,
             pin_memory_device=self.pin_memory_device, hang_seconds=self.hang_seconds,
+            threads=WorkerThreads(self._plan.threads_per_worker, exact=self.rng == "torch"),
         )  # fmt: skip
 
     def _rules(self) -> FetchRules:
@@ -250,7 +250,10 @@ class DataLoader(TorchDataLoader[Any]):
             pool = pool_of(sampler, len(self.dataset), forced=self.force_on_error)  # type: ignore[arg-type]
             replace = Replacement(pool, self.seed or 0)
         batched = self.batch_sampler is not None
-        return FetchRules(batched=batched, collate=self.collate_fn, on_error=self.on_error, replace=replace)
+        return FetchRules(
+            batched=batched, collate=self.collate_fn, on_error=self.on_error, replace=replace,
+            passage=self._passage if self.num_workers else None,
+        )  # fmt: skip
 
     @property
     def _is_accelerate_prepared(self) -> bool:
@@ -325,7 +328,7 @@ class DataLoader(TorchDataLoader[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the workers that are kept, as torch's would be if it could be pickled with them."""
-        state = {**self.__dict__, "_engine": None, "_streaming": None, "_position": copy.copy(self._position)}
+        state = {**self.__dict__, "_engine": None, "_streaming": None, "_passage": None, "_position": copy.copy(self._position)}
         return {name: value for name, value in state.items() if name not in _RESUMPTION}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

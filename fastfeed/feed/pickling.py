@@ -8,7 +8,7 @@ import torch
 
 from fastfeed.sample import printable
 
-_PLAIN = frozenset({int, float, complex, bool, str, bytes, bytearray, type(None), range, slice})
+PLAIN = frozenset({int, float, complex, bool, str, bytes, bytearray, type(None), range, slice})
 """Exact types: a subclass may say for itself how it is pickled."""
 _SHOWN = 300
 
@@ -42,7 +42,7 @@ def _is_plain(data: Any) -> bool:  # noqa: ANN401
         TypeError: A tensor that cannot be sent.
     """
     kind = type(data)
-    if kind in _PLAIN or issubclass(kind, np.generic):
+    if kind in PLAIN or issubclass(kind, np.generic):
         return True
     if kind is torch.Tensor or kind is torch.nn.Parameter:
         _prove_tensor(data)
@@ -50,7 +50,7 @@ def _is_plain(data: Any) -> bool:  # noqa: ANN401
     if kind is np.ndarray:
         return not data.dtype.hasobject
     if kind is list or kind is tuple:
-        return set(map(type, data)) <= _PLAIN or all(map(_is_plain, data))
+        return set(map(type, data)) <= PLAIN or all(map(_is_plain, data))
     return kind is dict and _is_plain(list(data)) and _is_plain(list(data.values()))
 
 

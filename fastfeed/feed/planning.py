@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, TensorDataset
 
 from fastfeed.feed.ceilings import SizingFacts, StartMethod, WorkerRequest
+from fastfeed.feed.passage import Passage, can_start, passage_of
 from fastfeed.feed.sizing import WorkerPlan, plan_workers
 from fastfeed.machine import survey
 from fastfeed.mounts import file_system
@@ -47,8 +48,58 @@ def _length(dataset: Any) -> int | None:  # noqa: ANN401 - any dataset
         return None
 
 
-def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: bool, torch_numbers: bool = False) -> WorkerPlan:  # noqa: ANN401
-    """Decide workers, prefetching and pinning. Nothing of the dataset is touched but its length and, of ours, its path.
+class Planner:
+    """Decides workers, prefetching, sharing and pinning of one loader: before the start, and again when more is known.
+
+    Args:
+        request: What the user passed.
+        facts: What is known before the start.
+    """
+
+    def __init__(self, request: WorkerRequest, facts: SizingFacts) -> None:
+        self.request, self.facts = request, facts
+
+    def plan(self) -> WorkerPlan:
+        """The decision by what is known."""
+        return plan_workers(self.request, self.facts)
+
+    def learn(self, *, batch_bytes: int, batch_tensors: int, worker_bytes: int | None = None) -> bool:
+        """What the first batch, or the first worker, has shown; whether the plan has to be made anew.
+
+        Args:
+            batch_bytes: Of a collated batch.
+            batch_tensors: Tensors in it.
+            worker_bytes: Memory of its own that a worker was seen to take; None where nobody looked.
+        """
+        worker = self.facts.worker_bytes if worker_bytes is None else worker_bytes
+        before = self.facts
+        self.facts = replace(before, batch_bytes=batch_bytes, batch_tensors=batch_tensors, worker_bytes=worker)
+        return self.facts != before
+
+    def replanned(self, plan: WorkerPlan, passage: Passage) -> WorkerPlan:
+        """A plan with what a pass has shown so far: the size of batches, and what went past /dev/shm.
+
+        Args:
+            plan: That is in force.
+            passage: How batches come.
+        """
+        if self.facts.batch_bytes is None and passage.first is not None:
+            size_bytes, tensors = passage.first
+            if self.learn(batch_bytes=size_bytes, batch_tensors=tensors):
+                plan = self.plan()
+        said = [line for line in passage.said if line not in plan.why]
+        return replace(plan, why=(*plan.why, *said)) if said else plan
+
+
+def planner_of(
+    dataset: Any,  # noqa: ANN401
+    request: WorkerRequest,
+    *,
+    own: bool,
+    block_order: bool,
+    torch_numbers: bool = False,
+) -> Planner:
+    """Who decides. Nothing of the dataset is touched but its length, of ours its path, and of a TensorDataset its sizes.
 
     Args:
         dataset: What is read.
@@ -60,7 +111,16 @@ def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: boo
     if isinstance(dataset, IterableDataset) and request.num_workers is None:
         # each worker would read a stream of its own, and most streams do not know of the others
         request = _without_workers(request)
-    return plan_workers(request, replace(_facts(dataset, own=own, block_order=block_order), torch_numbers=torch_numbers))
+    facts = replace(_facts(dataset, own=own, block_order=block_order), torch_numbers=torch_numbers)
+    if type(dataset) is TensorDataset and request.batches:
+        size = sum(tensor.numel() * tensor.element_size() for tensor in dataset.tensors)
+        facts = replace(facts, batch_bytes=-(-size // request.batches), batch_tensors=len(dataset.tensors))
+    return Planner(replace(request, pipes=True), facts)
+
+
+def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: bool, torch_numbers: bool = False) -> WorkerPlan:  # noqa: ANN401
+    """The first plan; see planner_of."""
+    return planner_of(dataset, request, own=own, block_order=block_order, torch_numbers=torch_numbers).plan()
 
 
 def _without_workers(request: WorkerRequest) -> WorkerRequest:
@@ -92,3 +152,47 @@ def raise_descriptors(plan: WorkerPlan) -> None:
     if plan.decided and plan.descriptor_limit is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (plan.descriptor_limit, hard))
+
+
+class PlannedLoader:
+    """What a loader keeps of its plan: the part of DataLoader that knows why, and how batches come from workers."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    persistent_workers: bool
+    _planner: Planner
+    _plan: WorkerPlan
+    _passage: Passage | None = None
+    """How batches go from workers to here; None before the first pass with workers."""
+    _alone = False
+    """The pass is without its workers: none can be started."""
+
+    @property
+    def plan(self) -> WorkerPlan:
+        """What was decided, and why: print it. With the first batch of workers more is known, and it is decided anew."""
+        if self._passage is not None:
+            self._plan = self._planner.replanned(self._plan, self._passage)
+        return self._plan
+
+    @plan.setter
+    def plan(self, plan: WorkerPlan) -> None:
+        self._plan = plan
+
+    def open_passage(self, *, torch_numbers: bool) -> None:
+        """The way of batches from the workers of the next pass, and how far those work ahead by what is known now.
+
+        Args:
+            torch_numbers: Whether random numbers shall be those of torch's loader.
+
+        Raises:
+            UsageError: No worker can be started, and without them the random numbers would be others.
+        """
+        running = self.persistent_workers and self._passage is not None
+        self._alone = not running and not can_start(torch_numbers=torch_numbers)
+        if self._alone:
+            return
+        plan, left_out = self.plan, self._planner.request.prefetch_factor is None
+        if left_out and plan.prefetch_factor is not None:
+            self.prefetch_factor = plan.prefetch_factor
+        past, ahead = plan.sharing == "pipe", self.prefetch_factor
+        self._passage = passage_of(self._passage, past=past, workers=self.num_workers, prefetch_factor=ahead)

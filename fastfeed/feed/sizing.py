@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastfeed.feed.ceilings import (
+    MORE_SHARED_MEMORY,
+    MOST_DESCRIPTORS,
+    PAST_SHARED_MEMORY,
     Ceiling,
     CeilingName,
     Gate,
@@ -28,8 +31,8 @@ USUAL_WORKERS = 4
 anything can be measured, is not slower than with them."""
 RECEIVE_SECONDS, RECEIVE_SECONDS_A_BYTE = 0.3e-3, 0.1e-9
 """What taking a batch from a worker costs the consumer's processor: measured 0.26 ms for 512 bytes, 3 ms for 37 MiB."""
-MOST_DESCRIPTORS = 65536
-"""A soft limit is not raised beyond this: some programs close every number up to it."""
+AMPLE_SHARED_BYTES = 1 << 30
+"""With less of /dev/shm the plan says what happens where that is too little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,7 @@ def plan_workers(request: WorkerRequest, facts: SizingFacts) -> WorkerPlan:
             count_why,
             *(ladder if works else ()),
             *_reasons(facts, works=works),
+            *(_before_the_first_batch(asked, facts) if works and facts.batch_bytes is None else ()),
             *persist_why,
             pin_why,
             *_overridden(request, facts),
@@ -158,10 +162,10 @@ def _fitting(asked: WorkerRequest, facts: SizingFacts, wanted: int, *, pin: bool
     rungs = [first, replace(first, soft_descriptors=max(files.soft, min(files.hard, MOST_DESCRIPTORS)))]
     if asked.prefetch_factor is None:
         rungs.append(replace(rungs[-1], prefetch_factor=1))
-    if facts.sharing == "file_descriptor":
-        rungs.append(replace(rungs[-1], sharing="file_system"))
-    if asked.pipes:
+    if asked.pipes:  # hold no descriptors either, and leave no names behind if a process is killed
         rungs.append(replace(rungs[-1], sharing="pipe"))
+    elif facts.sharing == "file_descriptor":
+        rungs.append(replace(rungs[-1], sharing="file_system"))
 
     def bears(setting: Setting) -> int:
         counted = ("memory", "shared memory", "descriptors")
@@ -198,7 +202,7 @@ def _rungs(first: Setting, chosen: Setting, why: str) -> list[str]:
     if chosen.sharing == "file_system" != first.sharing:
         said.append(f"tensors are shared by name (file_system), which holds no descriptor for each: {why}")
     if chosen.sharing == "pipe":
-        said.append(f"batches go through pipes instead of /dev/shm, which copies them once more: {why}")
+        said.append(f"{PAST_SHARED_MEMORY}: {why}")
     return said
 
 
@@ -286,17 +290,36 @@ def _reasons(facts: SizingFacts, *, works: bool) -> list[str]:
     """What else is to be known."""
     said = []
     if works:
-        said.append("one thread a worker: threads inside workers were slower at every split")
-        if facts.batch_bytes is None:
-            said.append("how large a batch is, is known with the first one: /dev/shm and memory are judged then")
+        left = "; NumPy's BLAS and OpenMP are left alone, whose last bits may depend on it" if facts.torch_numbers else ""
+        said.append(f"one thread a worker: threads inside workers were slower at every split{left}")
     if facts.file_system is not None and facts.file_system.slow_at_random:
         order = "" if facts.block_order else 'shuffle_mode="block" reads one part after the other, and '
         said.append(f"{facts.file_system.why}: {order}cache_dir= on a disk of this machine keeps what was read")
+    said += _narrow(facts)
     load = facts.machine.load
     if load.throttled * 10 > load.periods:
         said.append(f"{load.why}: more processes do not get more done")
     elif load.runnable > facts.machine.processors.logical:
         said.append(f"others are at work here ({load.why} on {format_count(facts.machine.processors.logical, 'processor')})")
+    return said
+
+
+def _narrow(facts: SizingFacts) -> list[str]:
+    """Where fewer processors may be used than there are, mostly unawares: importing a library may bind the process."""
+    processors, ranks = facts.machine.processors, facts.machine.ranks
+    if ranks.own_mask or 2 * processors.logical > processors.allowed:
+        return []
+    may = f"this process and its workers may use {processors.logical} of {processors.allowed} processors (its affinity mask)"
+    fix = f"os.sched_setaffinity(0, range({processors.allowed})) before the loader is made allows them all"
+    return [f"{may}: if that is not meant (OMP_PROC_BIND, GOMP_CPU_AFFINITY, taskset, a library that was imported), {fix}"]
+
+
+def _before_the_first_batch(asked: WorkerRequest, facts: SizingFacts) -> list[str]:
+    """What cannot be foreseen yet, and what happens meanwhile."""
+    said = ["how large a batch is, is known with the first one: /dev/shm and memory are judged then"]
+    shared = facts.machine.shared_memory
+    if asked.pipes and shared.free_bytes < AMPLE_SHARED_BYTES:
+        said.append(f"{shared.why}: batches for which that is too little go past it, copied once more ({MORE_SHARED_MEMORY})")
     return said
 
 

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.feed.crew import DYING_SECONDS, Crew, WorkerLost, about_workers, name_deaths
 from fastfeed.feed.inner import InnerLoader, in_order_option
+from fastfeed.feed.passage import Passage
 from fastfeed.feed.streams import FIRST_SAMPLES, Beginnings, Progress, Stream, StreamCollate, StreamInit
 from fastfeed.feed.tasks import TaskOrder
 from fastfeed.feed.watchman import Watchman
@@ -41,20 +42,21 @@ class Streaming:
     Args:
         loader: The loader, for its options.
         hang_seconds: After how long without a batch a worker's stack is logged; 0 never does.
+        passage: How batches go from workers to the main process; None without workers.
     """
 
-    def __init__(self, loader: TorchDataLoader[Any], hang_seconds: float = 0.0) -> None:
+    def __init__(self, loader: TorchDataLoader[Any], hang_seconds: float = 0.0, passage: Passage | None = None) -> None:
         count = loader.num_workers
         self.workers = Workers(count, stacks=hang_seconds > 0 or loader.timeout > 0) if count else None
         self.beginnings = Beginnings(count) if count > 1 else None
         self.hang_seconds = hang_seconds
         self.crew = StreamCrew(self.workers, loader.dataset)
         progress = Progress(None if self.workers is None else self.workers.whereabouts, self.beginnings)
-        init = None if self.workers is None else StreamInit(loader.worker_init_fn, self.workers.stack_paths)
+        init = None if self.workers is None else StreamInit(loader.worker_init_fn, self.workers.stack_paths, passage)
         self.loader = InnerLoader(
             Stream(loader.dataset, progress),  # type: ignore[arg-type]  # only for these is it called
-            batch_size=loader.batch_size, drop_last=loader.drop_last, collate_fn=StreamCollate(loader.collate_fn, progress),
-            num_workers=count, prefetch_factor=loader.prefetch_factor, pin_memory=loader.pin_memory,
+            batch_size=loader.batch_size, drop_last=loader.drop_last,
+            collate_fn=StreamCollate(loader.collate_fn, progress, passage), num_workers=count, prefetch_factor=loader.prefetch_factor, pin_memory=loader.pin_memory,
             pin_memory_device=loader.pin_memory_device, timeout=loader.timeout, generator=loader.generator,
             worker_init_fn=init, multiprocessing_context=loader.multiprocessing_context if count else None,
             persistent_workers=loader.persistent_workers,

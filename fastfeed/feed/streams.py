@@ -12,7 +12,10 @@ import xxhash
 from torch.utils.data import IterableDataset, get_worker_info
 
 from fastfeed.feed.fetch import importable
+from fastfeed.feed.passage import Passage
 from fastfeed.feed.pickling import unpicklable
+from fastfeed.feed.threads import WorkerThreads
+from fastfeed.feed.timing import size_of
 from fastfeed.feed.workers import DONE, Whereabouts, leave_stack
 
 FIRST_SAMPLES = 3
@@ -169,10 +172,11 @@ class StreamCollate:
     Args:
         collate: It.
         progress: Hears that a batch is done.
+        passage: How batches go from workers to the main process; None without workers.
     """
 
-    def __init__(self, collate: Callable[[Any], Any], progress: Progress | None = None) -> None:
-        self.collate, self.progress = collate, progress or Progress(None, None)
+    def __init__(self, collate: Callable[[Any], Any], progress: Progress | None = None, passage: Passage | None = None) -> None:
+        self.collate, self.progress, self.passage = collate, progress or Progress(None, None), passage
 
     def __call__(self, samples: Any) -> Any:  # noqa: ANN401 - what samples are
         """A batch that can be sent.
@@ -194,6 +198,8 @@ class StreamCollate:
             msg = f"{wrong}; a worker process cannot send it to the main process"
             raise TypeError(msg)
         self.progress.batch()
+        if self.passage is not None and get_worker_info() is not None:
+            return self.passage.sent(batch, *size_of(batch))
         return batch
 
 
@@ -216,13 +222,17 @@ class StreamInit:
     Args:
         user: The user's worker_init_fn.
         stack_paths: A file for each worker, where it leaves its stack when it is asked; none for no such thing.
+        passage: How batches go to the main process.
     """
 
-    def __init__(self, user: Callable[[int], Any] | None, stack_paths: list[str]) -> None:
-        self.user, self.stack_paths = user, stack_paths
+    def __init__(self, user: Callable[[int], Any] | None, stack_paths: list[str], passage: Passage | None = None) -> None:
+        self.user, self.stack_paths, self.passage = user, stack_paths, passage
 
     def __call__(self, worker: int) -> None:
         """Then call it."""
+        if self.passage is not None:
+            self.passage.begun()
+        WorkerThreads(1, exact=True)()
         info = get_worker_info()
         if info is not None and isinstance(info.dataset, Stream):
             progress = info.dataset.progress

@@ -87,6 +87,13 @@ class Clock:
 
 def size_of(data: Any) -> tuple[int, int]:  # noqa: ANN401 - any batch
     """Bytes of the tensors and arrays in a batch, and how many there are; what it does not know counts nothing."""
+    try:
+        return _size(data)
+    except RecursionError:
+        return 0, 0  # a list in itself, or one too deep
+
+
+def _size(data: Any) -> tuple[int, int]:  # noqa: ANN401
     if isinstance(data, torch.Tensor):
         return (data.numel() * data.element_size() if data.layout is torch.strided else 0), 1
     if isinstance(data, np.ndarray):
@@ -102,6 +109,6 @@ def _sum(parts: list[Any] | tuple[Any, ...]) -> tuple[int, int]:
     size_bytes = tensors = 0
     for part in parts:
         if not isinstance(part, str | bytes | int | float):
-            size, count = size_of(part)
+            size, count = _size(part)
             size_bytes, tensors = size_bytes + size, tensors + count
     return size_bytes, tensors

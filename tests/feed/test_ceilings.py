@@ -107,3 +107,8 @@ def test_batches_of_an_epoch():
     assert found is not None
     assert (found.workers, found.why) == (3, "3 batches an epoch: a worker without one is started for nothing")
     assert ceiling("batches", SizingFacts(machine=machine())) is None
+
+
+def test_a_full_dev_shm_allows_no_workers_however_batches_go():
+    facts = SizingFacts(machine=machine(shared=4096))
+    assert workers("shared memory", facts, replace(USUAL, sharing="pipe")) == 0

@@ -1,8 +1,13 @@
+import os
+import sys
+import types
 import warnings
 
+import torch
 from torch.utils.data import DataLoader as TorchDataLoader
+from torch.utils.data import default_collate
 
-from fastfeed.feed.inner import HAS_IN_ORDER, InnerLoader, in_order_option
+from fastfeed.feed.inner import HAS_IN_ORDER, InnerLoader, ask_before_sharing, in_order_option
 
 
 def test_it_is_torchs_loader_and_does_not_warn_of_too_many_workers():
@@ -32,3 +37,52 @@ def test_in_order_is_given_where_torch_has_it():
     option = in_order_option(in_order=False)
     assert option == ({"in_order": False} if HAS_IN_ORDER else {})
     assert getattr(InnerLoader(range(4), **option), "in_order", False) is False  # type: ignore[arg-type]
+
+
+def test_default_collate_asks_before_it_takes_shared_memory(monkeypatch):
+    """The contract with torch: in a worker it takes memory by UntypedStorage._new_shared(bytes, device=)."""
+    original = torch.UntypedStorage.__dict__.get("_new_shared")
+    monkeypatch.setattr(torch.utils.data._utils.worker, "_worker_info", object())
+    asked: list[int] = []
+    samples = [(torch.ones(3, dtype=torch.float64), i) for i in range(4)]
+    assert default_collate(samples)[0].is_shared()
+
+    def allowed(size: int) -> bool:
+        asked.append(size)
+        return len(asked) > 1
+
+    try:
+        for answer in (False, True):
+            ask_before_sharing(allowed)
+            large, numbers = default_collate(samples)
+            assert large.is_shared() is answer and large.tolist() == [[1.0] * 3] * 4 and numbers.tolist() == [0, 1, 2, 3]
+            del torch.UntypedStorage._new_shared
+        monkeypatch.setattr(torch.storage._StorageBase, "_new_shared", _full)
+        ask_before_sharing(lambda size: True)
+        assert default_collate(samples)[0].tolist() == [[1.0] * 3] * 4  # it failed, and is not shared
+    finally:
+        if "_new_shared" in torch.UntypedStorage.__dict__:
+            del torch.UntypedStorage._new_shared
+        if original is not None:
+            torch.UntypedStorage._new_shared = original  # type: ignore[method-assign]
+    assert asked == [96, 96]
+
+
+def _full(size: int, *, device: object = "cpu") -> None:
+    raise RuntimeError("unable to allocate shared memory(shm)")
+
+
+def test_tokenizers_are_told_while_workers_start(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", types.ModuleType("tokenizers"))
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    found = [os.environ.get("TOKENIZERS_PARALLELISM") for _ in InnerLoader([0, 1], None)]  # type: ignore[arg-type]
+    assert found == [None, None] and list(InnerLoader(_Environment(), None, num_workers=1)) == ["false"]  # type: ignore[arg-type]
+    assert "TOKENIZERS_PARALLELISM" not in os.environ
+
+
+class _Environment:
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return os.environ.get("TOKENIZERS_PARALLELISM")

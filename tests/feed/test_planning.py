@@ -1,13 +1,19 @@
 import multiprocessing
 import resource
+from dataclasses import replace
 
+import machines
+import pytest
 import torch
 from helpers import pack_photos
-from torch.utils.data import Dataset, IterableDataset
+from machines import GIB, lay_out
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 import fastfeed
-from fastfeed.feed.ceilings import WorkerRequest
-from fastfeed.feed.planning import plan_of, raise_descriptors
+from fastfeed.feed.ceilings import SizingFacts, WorkerRequest
+from fastfeed.feed.passage import Passage
+from fastfeed.feed.planning import Planner, plan_of, planner_of, raise_descriptors
+from fastfeed.machine import Descriptors, SharedMemory, survey
 
 
 class Numbers(Dataset):  # type: ignore[type-arg]
@@ -50,3 +56,66 @@ def test_descriptors_are_raised_only_where_the_plan_says_so():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     raise_descriptors(plan_of(Numbers(), WorkerRequest(num_workers=1, batches=9), own=False, block_order=False))
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+
+
+def small_container(tmp_path, version):
+    """Half a processor, 1 GiB of memory, 64 MiB of /dev/shm, 256 descriptors."""
+    if version == 2:
+        groups = {
+            "sys/fs/cgroup/cpu.max": "50000 100000\n",
+            "sys/fs/cgroup/memory.max": f"{GIB}\n",
+            "sys/fs/cgroup/memory.current": f"{400 << 20}\n",
+            "sys/fs/cgroup/memory.high": "max\n",
+            "sys/fs/cgroup/memory.stat": "inactive_file 0\n",
+        }
+        files = machines.docker_v2() | groups
+    else:
+        groups = {
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{GIB}\n",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{400 << 20}\n",
+            "sys/fs/cgroup/memory/memory.stat": f"hierarchical_memory_limit {GIB}\n",
+        }
+        files = machines.docker_v1() | groups
+    return survey(lay_out(tmp_path, files))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_small_container_is_foreseen(tmp_path, version):
+    found = small_container(tmp_path, version)
+    found = replace(found, shared_memory=SharedMemory(True, 64 << 20, 64 << 20, "64.0 MiB free of 64.0 MiB in /dev/shm"))
+    found = replace(found, descriptors=Descriptors(256, 256, 20, "20 of 256 descriptors in use"))
+    planner = Planner(WorkerRequest(batches=1000, pipes=True), SizingFacts(machine=found))
+    first = planner.plan()
+    assert first.num_workers == 1 and "cgroup quota of 0.5" in first.why[0]
+    assert any("batches for which that is too little go past it" in line for line in first.why)
+    assert planner.learn(batch_bytes=16 << 20, batch_tensors=2)
+    second = planner.plan()
+    assert (second.num_workers, second.prefetch_factor, second.sharing) == (1, 1, "file_descriptor")
+    assert any(line.startswith("prefetch_factor 1 instead of 2") for line in second.why)
+    planner.learn(batch_bytes=80 << 20, batch_tensors=2)
+    third = planner.plan()
+    assert third.num_workers == 1 and third.sharing == "pipe"
+    planner.learn(batch_bytes=900 << 20, batch_tensors=2)
+    fourth = planner.plan()
+    assert fourth.num_workers == 0 and fourth.gate == "ceiling" and "of memory left" in fourth.why[0]
+
+
+def test_the_size_of_batches_of_a_tensor_dataset_is_known_before_the_start():
+    data = TensorDataset(torch.zeros(100, 256), torch.zeros(100, dtype=torch.int64))
+    planner = planner_of(data, WorkerRequest(batches=10), own=False, block_order=False)
+    assert (planner.facts.batch_bytes, planner.facts.batch_tensors) == (10 * (1024 + 8), 2)
+    assert not any("known with the first one" in line for line in planner.plan().why)
+
+
+def test_what_the_first_batch_shows_makes_another_plan_once():
+    facts = SizingFacts(machine=machines.machine(shared=64 << 20))
+    planner = Planner(WorkerRequest(num_workers=2, batches=100, pipes=True), facts)
+    passage, plan = Passage(), planner.plan()
+    assert planner.replanned(plan, passage) is plan
+    passage.arrived(40 << 20, 2, "")
+    again = planner.replanned(plan, passage)
+    assert again.sharing == "pipe" and planner.facts.batch_bytes == 40 << 20
+    passage.said.append("something happened")
+    assert planner.replanned(again, passage).why == (*again.why, "something happened")
+    assert not planner.learn(batch_bytes=40 << 20, batch_tensors=2)

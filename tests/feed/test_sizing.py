@@ -122,10 +122,10 @@ def test_64_mib_of_shared_memory_then_fewer_workers():
     assert found.why[0].startswith("2 workers, not 4: 64 MiB free in /dev/shm")
 
 
-def test_64_mib_of_shared_memory_then_pipes_if_the_engine_can():
+def test_64_mib_of_shared_memory_then_past_it_if_the_engine_can():
     found = plan({"pipes": True}, {"batch_bytes": 40 * MIB}, processors=8, shared=64 * MIB)
     assert (found.num_workers, found.sharing, found.prefetch_factor) == (4, "pipe", 2)
-    assert found.why[1].startswith("batches go through pipes instead of /dev/shm")
+    assert found.why[1].startswith("batches go past /dev/shm")
 
 
 def test_64_mib_of_shared_memory_then_no_workers():
@@ -309,3 +309,26 @@ def test_every_plan_says_why(request, facts):
 @given(REQUESTS, FACTS)
 def test_the_same_facts_give_the_same_plan(request, facts):
     assert plan_workers(request, facts) == plan_workers(request, facts)
+
+
+def test_a_process_bound_to_fewer_processors_than_there_are_is_told_how_to_free_itself():
+    (line,) = (line for line in plan(processors=1, allowed=16).why if "1 of 16 processors" in line)
+    assert "OMP_PROC_BIND" in line and "os.sched_setaffinity(0, range(16))" in line
+    assert not any("of 16 processors" in line for line in plan(processors=12, allowed=16).why)
+
+
+def test_a_small_dev_shm_is_told_before_the_first_batch():
+    text = "64 MiB free in /dev/shm: batches for which that is too little go past it"
+    assert any(line.startswith(text) for line in plan({"pipes": True}, shared=64 * MIB).why)
+    assert not any("go past it" in line for line in plan({"pipes": True}).why)
+
+
+def test_with_an_explicit_number_the_plan_says_what_going_past_dev_shm_costs():
+    found = plan({"num_workers": 8, "pipes": True}, {"batch_bytes": 40 * MIB}, shared=64 * MIB)
+    assert found.sharing == "pipe" and found.num_workers == 8
+    assert any("batches go past /dev/shm" in line and "--shm-size" in line for line in found.costs)
+
+
+def test_few_descriptors_and_batches_of_many_tensors_that_can_go_past_dev_shm():
+    found = plan({"num_workers": 8, "pipes": True}, {"batch_bytes": MIB, "batch_tensors": 40}, soft=256, hard=256)
+    assert (found.num_workers, found.sharing, found.descriptor_limit) == (8, "pipe", None)

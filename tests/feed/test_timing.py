@@ -90,3 +90,9 @@ def test_an_answer_keeps_its_shape_where_torch_walks_through_it():
     again = type(answer)(*[*answer])
     assert again.times == answer.times
     assert again._fields == answer._fields
+
+
+def test_a_batch_that_contains_itself_has_no_size():
+    batch: list[object] = [torch.ones(3)]
+    batch.append(batch)
+    assert size_of(batch) == (0, 0)
