@@ -37,7 +37,7 @@ def test_what_can_be_made_again_lies_in_the_users_cache_or_the_temporary_folder(
 # ---------------------------------------------------------------------------------------------------- switches
 @pytest.mark.parametrize(
     ("text", "names"),
-    [(None, []), ("", []), (" , ", []), ("num_workers", ["num_workers"]), (",".join(OVERRIDABLE), OVERRIDABLE),
+    [(None, []), ("", []), (" , ", []), ("num_workers", ["num_workers"]), (",".join(sorted(OVERRIDABLE)), OVERRIDABLE),
      (" prefetch_factor , num_workers,", ["num_workers", "prefetch_factor"])],
 )  # fmt: skip
 def test_options_that_give_way(text, names):

@@ -56,7 +56,8 @@ class Streaming:
         self.loader = InnerLoader(
             Stream(loader.dataset, progress),  # type: ignore[arg-type]  # only for these is it called
             batch_size=loader.batch_size, drop_last=loader.drop_last,
-            collate_fn=StreamCollate(loader.collate_fn, progress, passage), num_workers=count, prefetch_factor=loader.prefetch_factor, pin_memory=loader.pin_memory,
+            collate_fn=StreamCollate(loader.collate_fn, progress, passage), num_workers=count,
+            prefetch_factor=loader.prefetch_factor, pin_memory=loader.pin_memory,
             pin_memory_device=loader.pin_memory_device, timeout=loader.timeout, generator=loader.generator,
             worker_init_fn=init, multiprocessing_context=loader.multiprocessing_context if count else None,
             persistent_workers=loader.persistent_workers,
