@@ -1,4 +1,5 @@
 import time
+from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from loading import Calls
 from fastfeed.feed.engine import Draw, Engine, InnerOptions
 from fastfeed.feed.faults import ErrorCaps
 from fastfeed.feed.fetch import MAIN, FetchRules
-from fastfeed.feed.timing import Answer, Clock, Delivery, size_of
+from fastfeed.feed.figures import Timed
+from fastfeed.feed.timing import Answer, BatchTimes, Clock, Delivery, size_of
 
 
 class Ear:
@@ -90,3 +92,15 @@ def test_an_answer_keeps_its_shape_where_torch_walks_through_it():
     again = type(answer)(*[*answer])
     assert again.times == answer.times
     assert again._fields == answer._fields
+
+
+def test_times_arrive_as_they_were_sent():
+    record = Timed(("fetch",), [3], np.array([[5.0]]), (), None).record()
+    for times in (BatchTimes(1, 2.0, 3.0, 0.5, 6, 7), BatchTimes(1, 2.0, 3.0, 0.5, 6, 7, record, {"hits": 3})):
+        assert ForkingPickler.loads(ForkingPickler.dumps(times)) == times
+
+
+def test_what_contains_itself_has_a_size():
+    circle: list[object] = [torch.zeros(1)]
+    circle.append(circle)
+    assert size_of(circle)[1] > 0
