@@ -48,11 +48,12 @@ def test_the_slow_sample_is_named(options):
     stats = loader.stats()
     assert (stats.since, stats.epochs, stats.batches, stats.samples, stats.size_bytes) == ("start", 2, 4, 80, 8 * 80)
     assert stats.slowest[0].index == 7 and stats.slowest[0].seconds >= LONG and stats.slowest[0].stage == "fetch"
-    assert stats.slowest[0].times_seen == 2 == stats.epochs
-    assert stats.recorded_batches == 4
+    assert 1 <= stats.slowest[0].times_seen <= 2
+    recorded = stats.recorded_batches  # a worker's first batch always; on a busy machine the second one perhaps not
+    assert 2 <= recorded <= 4
     (fetch,) = stats.stages
-    assert (fetch.name, fetch.count, fetch.max_seconds) == ("fetch", 80, stats.slowest[0].seconds)
-    assert fetch.total_seconds >= 2 * LONG + 78 * PAUSE
+    assert (fetch.name, fetch.count, fetch.max_seconds) == ("fetch", 20 * recorded, stats.slowest[0].seconds)
+    assert fetch.total_seconds >= LONG + (20 * recorded - 1) * PAUSE
     assert PAUSE * 31 / 32 <= fetch.median_seconds <= fetch.p90_seconds <= fetch.p99_seconds <= fetch.max_seconds
     assert stats.counters == {"looked at": 80}
     assert {worker.worker for worker in stats.workers} <= ({-1} if options["num_workers"] == 0 else {0, 1})
