@@ -1,13 +1,15 @@
 """Spans, counters and progress: what the working rooms report to, without knowing who listens.
 
 Reading code calls ``recorder.span(stage, position)`` around each stage of a sample; the null recorder is the default and
-costs one call. Judging lives above (auditor, bench); feed never imports it. Long jobs report to a Progress.
+costs one call. Whoever wants to hear of all that one thread reads sets a Meter (``metering``): a loader does so for each
+batch. Judging lives above (auditor, bench); feed never imports it. Long jobs report to a Progress.
 """
 
 import heapq
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,8 +32,67 @@ class NullRecorder:
         """A context that does nothing."""
         return _NOTHING
 
+    def count(self, name: str, amount: int = 1) -> None:
+        """Nothing."""
+
+    def __reduce__(self) -> str:
+        return "NULL"  # there is one, in every process
+
 
 NULL = NullRecorder()
+
+
+class Meter(Recorder, Protocol):
+    """Hears of stages and of counters, whoever reports them."""
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Something happened so many times."""
+
+
+_METER: ContextVar[Meter] = ContextVar("fastfeed-meter", default=NULL)
+
+
+def metering(meter: Meter) -> Token[Meter]:
+    """From here on this thread's stages and counters are heard by a meter, until done_metering takes the token."""
+    return _METER.set(meter)
+
+
+def done_metering(token: Token[Meter]) -> None:
+    """The meter from before hears again."""
+    _METER.reset(token)
+
+
+def count(name: str, amount: int = 1) -> None:
+    """Count something that happened, such as a cache hit; ``loader.stats().counters`` has the sum over all workers.
+
+    Args:
+        name: One of few: a loader keeps 64 names, and counts the rest as "other counters".
+        amount: How many times.
+    """
+    _METER.get().count(name, amount)
+
+
+def listening(own: Recorder) -> Recorder:
+    """Who hears of a sample: a recorder of the dataset's own, and this thread's meter."""
+    meter = _METER.get()
+    if own is NULL:
+        return meter
+    return own if meter is NULL else _Both(own, meter)
+
+
+class _Both:
+    """Two recorders."""
+
+    __slots__ = ("_first", "_second")
+
+    def __init__(self, first: Recorder, second: Recorder) -> None:
+        self._first, self._second = first, second
+
+    @contextmanager
+    def span(self, stage: str, position: int) -> Iterator[None]:
+        """Both hear."""
+        with self._second.span(stage, position), self._first.span(stage, position):
+            yield
 
 
 @dataclass(frozen=True, slots=True, order=True)

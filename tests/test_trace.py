@@ -1,10 +1,23 @@
 """fastfeed/trace.py: recorders and progress."""
 
+import threading
 import time
+from contextlib import contextmanager
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 
-from fastfeed.trace import NULL, QUIET, NullProgress, SlowestRecorder, Span
+from fastfeed.trace import (
+    NULL,
+    QUIET,
+    NullProgress,
+    SlowestRecorder,
+    Span,
+    count,
+    done_metering,
+    listening,
+    metering,
+)
 
 
 def test_the_null_recorder_is_one_context_for_all():
@@ -50,3 +63,49 @@ def test_a_stage_that_raises_is_timed_and_its_error_passes():
 
 def test_spans_order_by_time():
     assert Span(0.1, "z", 9) < Span(0.2, "a", 0)
+
+
+class Heard:
+    def __init__(self):
+        self.stages, self.counted = [], []
+
+    @contextmanager
+    def span(self, stage, position):
+        self.stages.append((stage, position))
+        yield
+
+    def count(self, name, amount=1):
+        self.counted.append((name, amount))
+
+
+def test_a_meter_hears_what_its_thread_does_and_nobody_elses():
+    meter = Heard()
+    token = metering(meter)
+    try:
+        count("hits")
+        count("bytes", 12)
+        assert listening(NULL) is meter
+        other = threading.Thread(target=count, args=("elsewhere",))
+        other.start()
+        other.join()
+    finally:
+        done_metering(token)
+    count("afterwards")
+    assert meter.counted == [("hits", 1), ("bytes", 12)]
+    assert listening(NULL) is NULL
+
+
+def test_a_recorder_of_ones_own_is_heard_beside_the_meter():
+    own, meter = Heard(), Heard()
+    assert listening(own) is own
+    token = metering(meter)
+    try:
+        with listening(own).span("read", 4):
+            pass
+    finally:
+        done_metering(token)
+    assert own.stages == meter.stages == [("read", 4)]
+
+
+def test_the_null_recorder_stays_the_one():
+    assert ForkingPickler.loads(ForkingPickler.dumps(NULL)) is NULL

@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -25,7 +25,7 @@ from fastfeed.feed.views import MemberFile, Samples
 from fastfeed.media import is_image_field
 from fastfeed.sample import SampleId, SkipEntry, SkipList
 from fastfeed.store.members import MemberReader, Reader, store_of
-from fastfeed.trace import NULL, Recorder
+from fastfeed.trace import NULL, Recorder, listening
 from fastfeed.units import format_count
 
 
@@ -101,6 +101,8 @@ class PackedDataset(Selectable, Dataset[Any]):
         self._check_arguments()
         self.fields = (*(name for name in self._known if name in self._wanted), *self._cells)
 
+    makes_in_order = True
+    """__getitems__ makes its samples one after another, in the order asked for."""
     _made_anew = "the dataset was packed anew"
     _no_classes = "this dataset has no classes: it was packed from neither class folders nor a column of labels"
 
@@ -185,9 +187,10 @@ class PackedDataset(Selectable, Dataset[Any]):
         at = select.position(index, len(self), self.path)
         position = self._stored(at)
         places = self._places(position)
-        with self.recorder.span("read", at):
+        recorder = listening(self.recorder)
+        with recorder.span("read", at):
             payloads = [self._reader.read(position, place) for place in places]
-        return self._sample(at, position, places, payloads)
+        return self._sample(at, position, zip(places, payloads, strict=True), recorder)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Samples at many positions, in the order asked for, their bytes read in storage order.
@@ -199,10 +202,11 @@ class PackedDataset(Selectable, Dataset[Any]):
         """
         asked = [select.position(index, len(self), self.path) for index in indices]
         wanted = [(position, self._places(position)) for position in map(self._stored, asked)]
-        with self.recorder.span("read", asked[0] if asked else 0):
+        recorder = listening(self.recorder)
+        with recorder.span("read", asked[0] if asked else 0):
             payloads = self._reader.read_batch(wanted)
         return [
-            self._sample(at, position, places, data)
+            self._sample(at, position, zip(places, data, strict=True), recorder)
             for at, (position, places), data in zip(asked, wanted, payloads, strict=True)
         ]
 
@@ -212,14 +216,14 @@ class PackedDataset(Selectable, Dataset[Any]):
     def _places(self, position: int) -> list[Place]:
         return [place for place in self._archive.places(position) if place.field in self._wanted]
 
-    def _sample(self, at: int, position: int, places: Sequence[Place], payloads: Sequence[bytes | memoryview]) -> Any:  # noqa: ANN401
-        with self.recorder.span("decode", at):
-            values = {place.field: self._value(position, place, data) for place, data in zip(places, payloads, strict=True)}
+    def _sample(self, at: int, position: int, members: Iterable[tuple[Place, Any]], recorder: Recorder) -> Any:  # noqa: ANN401
+        with recorder.span("decode", at):
+            values = {place.field: self._value(position, place, data) for place, data in members}
             if self._unwritten_class and CLASS_FIELD in self._wanted:
                 values = dict(sorted([*values.items(), (CLASS_FIELD, self._archive.label(position))]))
             for name, cell in self._cells.items():
                 values[name] = cell(position)
-        with self.recorder.span("transform", at):
+        with recorder.span("transform", at):
             return self._transformed(values)
 
     def _value(self, position: int, place: Place, data: bytes | memoryview) -> Any:  # noqa: ANN401

@@ -22,7 +22,7 @@ from fastfeed.feed.naming import indices_text, sample_name
 from fastfeed.feed.raised import raised
 from fastfeed.feed.tasks import Pass, TaskOrder
 from fastfeed.feed.threads import WorkerThreads
-from fastfeed.feed.timing import Answer, Delivery, Listener
+from fastfeed.feed.timing import Answer, Delivery, FailureListener, Listener
 from fastfeed.feed.watchman import Watchman
 from fastfeed.feed.workers import Workers
 
@@ -188,7 +188,8 @@ class EpochIterator:
         """When the batch before was handed out."""
         self._inner = inner
         self._pass: Pass = self.made.order.current
-        self._length = _length(self.made.order) if listeners else None
+        counts = any(getattr(listener, "needs_length", True) for listener in listeners)
+        self._length = _length(self.made.order) if counts else None
         self._early: dict[int, Answer] = {}
         """Batches that came before their turn."""
         self._next = 0
@@ -236,6 +237,7 @@ class EpochIterator:
             answer.number, now - asked, 0.0 if self._given is None else asked - self._given,
             min(max(0.0, answer.times.ended - asked), now - asked), self.made.options.num_workers, handed.count,
             None if self._length is None else max(0, self._length - handed.batches), answer.times,
+            len(answer.failures),
         )  # fmt: skip
         for listener in self._listeners:
             listener.delivered(delivery)
@@ -258,6 +260,9 @@ class EpochIterator:
         return lost
 
     def _raised(self, failure: Failure, number: int) -> Exception:
+        for listener in self._listeners:
+            if isinstance(listener, FailureListener):
+                listener.failed()
         original, self.made.fetcher.original = self.made.fetcher.original, None
         return raised(failure, self._engine.dataset, number, original)
 

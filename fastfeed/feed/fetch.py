@@ -17,10 +17,11 @@ from torch.utils.data import Dataset, default_collate, get_worker_info
 from fastfeed.feed.naming import plain_index
 from fastfeed.feed.passage import Passage
 from fastfeed.feed.pickling import unpicklable
+from fastfeed.feed.recording import Log, Recording
 from fastfeed.feed.seeds import Seeds, states_kept
 from fastfeed.feed.tasks import BatchTask
 from fastfeed.feed.threads import WorkerThreads
-from fastfeed.feed.timing import Answer, Clock
+from fastfeed.feed.timing import Answer, Clock, Recorded
 from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, leave_stack
 
 _REST_SECONDS = 0.002
@@ -101,6 +102,8 @@ class FetchRules:
     """How many replacements are tried for one sample."""
     passage: Passage | None = None
     """How batches go from workers to the main process; None without workers."""
+    record: bool = False
+    """Take the times of samples."""
 
 
 class Fetcher:
@@ -115,6 +118,9 @@ class Fetcher:
     def __init__(self, dataset: Any, rules: FetchRules, whereabouts: Whereabouts | None = None) -> None:  # noqa: ANN401
         self.dataset, self.rules, self.whereabouts = dataset, rules, whereabouts
         self.worker = MAIN
+        self._recording = Recording() if rules.record else None
+        self._log: Log | None = None
+        """Of the batch that is fetched; None where it is not recorded."""
         self.original: Exception | None = None
         """In the main process the exception behind the Failure that was given last. It is no part of the Failure: its
         traceback has the frames that hold the Failure, and would keep all of the pass alive."""
@@ -128,18 +134,28 @@ class Fetcher:
         if self.whereabouts is not None and self.worker != MAIN:
             self.whereabouts.begin(self.worker, task.number)
         failures: list[Failure] = []
-        if task.base is not None and self.worker == MAIN:
-            with states_kept():  # the training loop's own random numbers are not ours to change
-                data = self._prepared(task, failures)
+        recorded: Recorded = (None, None)
+        if self._recording is None:
+            data = self._kept(task, failures)
         else:
-            data = self._prepared(task, failures)
+            self._log = self._recording.begin(self.dataset)
+            try:
+                data = self._kept(task, failures)
+            finally:
+                self._log, recorded = None, self._recording.end()
         self._at(DONE)
         if not isinstance(data, Failure):
             self.original = None
-        times = clock.stop(self.worker, data)
+        times = clock.stop(self.worker, data, recorded)
         if self.rules.passage is not None and self.worker != MAIN and not isinstance(data, Failure):
             data = self.rules.passage.sent(data, times.size_bytes, times.tensors)
         return Answer(task.number, data, failures, times)
+
+    def _kept(self, task: BatchTask, failures: list[Failure]) -> Any:  # noqa: ANN401 - a batch, or a Failure
+        if task.base is None or self.worker != MAIN:
+            return self._prepared(task, failures)
+        with states_kept():  # the training loop's own random numbers are not ours to change
+            return self._prepared(task, failures)
 
     def _prepared(self, task: BatchTask, failures: list[Failure]) -> Any:  # noqa: ANN401 - a batch, or a Failure
         seeds = None if task.base is None else Seeds(task.base, task.epoch)
@@ -151,7 +167,8 @@ class Fetcher:
             return _nothing_left(failures[-1], count)
         self._at(WHOLE)
         try:
-            collated = self.rules.collate(samples)
+            collate, log = self.rules.collate, self._log
+            collated = collate(samples) if log is None else log.collated(collate, samples)
         except Exception as error:  # noqa: BLE001 - any fault of user code is reported with its batch
             return self._failure(error, None, "collate", count=count)
         wrong = None if self.worker == MAIN else unpicklable(collated)
@@ -166,7 +183,7 @@ class Fetcher:
         if seeds is not None:
             seeds.apply(next(iter(task.indices), 0))
         try:
-            samples = together(task.indices)
+            samples = together(task.indices) if self._log is None else self._log.samples(task.indices)
             self._prove_count(samples, task)
         except Exception as error:  # noqa: BLE001 - which sample it was is found by asking for each
             whole = self._failure(error, None, "fetch", count=len(task.indices))
@@ -204,7 +221,7 @@ class Fetcher:
             if seeds is not None:
                 seeds.apply(wanted)
             try:
-                return self.dataset[wanted]
+                return self.dataset[wanted] if self._log is None else self._log.sample(wanted)
             except Exception as error:  # noqa: BLE001 - any fault of a sample is its own, and is reported with its name
                 failure = self._failure(error, wanted, "fetch", position=position)
                 tolerated = rules.on_error != "raise" and not isinstance(error, _NOT_THE_SAMPLE)

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 
 from fastfeed.errors import NotResumable, UsageError
+from fastfeed.feed.collecting import Collector
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.drawing import Asked, EpochWatch, drawn_from, sampler_of, set_epoch
 from fastfeed.feed.engine import Draw, Engine, InnerOptions
@@ -24,6 +25,7 @@ from fastfeed.feed.planning import PlannedLoader, planner_of, raise_descriptors,
 from fastfeed.feed.position import Position
 from fastfeed.feed.ranks import Distributed
 from fastfeed.feed.skipping import Skip
+from fastfeed.feed.stats import LoaderStats, told
 from fastfeed.feed.streaming import Streaming
 from fastfeed.feed.swapped import asking, notice_swap
 from fastfeed.feed.switches import plain_plan, switches
@@ -80,6 +82,7 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
         autotune: Whether num_workers is a decision of the loader's. It sets this itself, so that a loader that a framework
             makes again from its attributes decides again.
         hang_seconds: After how long without a batch a worker's stack is logged; 0 never does.
+        record: Take the times that stats() tells, at less than 1 % of the time of batches of a few milliseconds or more.
 
     Raises:
         ValueError: As torch's; UsageError, which is one, for options of ours.
@@ -116,6 +119,7 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
         with_index: bool = False,
         hang_seconds: float = 30.0,
         autotune: bool | None = None,
+        record: bool = True,
     ) -> None:
         _prove_rng(rng)
         _prove_stream(dataset, {"rng": rng == "sample", "on_error": on_error != "raise", "with_index": with_index})
@@ -131,7 +135,7 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
         self.rng = switch.rng(rng, decided=self.autotune and not isinstance(dataset, IterableDataset), seeded=seed is not None)
         self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
-        self.with_index, self.hang_seconds, self.skip = with_index, hang_seconds, skip
+        self.with_index, self.hang_seconds, self.skip, self.record = with_index, hang_seconds, skip, record
         ours = sampler_of(dataset, Asked(
             sampler=sampler, batch_sampler=batch_sampler, shuffle=bool(shuffle), drop_last=drop_last, generator=generator,
             seed=seed, distributed=distributed, shuffle_mode=shuffle_mode, skip=skip,
@@ -156,7 +160,7 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
         self.__dict__.setdefault("in_order", in_order)  # a torch that does not know it
         self._epoch, self._watch = -1, EpochWatch()
         self._engine: Engine | None = None
-        self._told = self._length_asked = False
+        self._collector, self._told, self._length_asked = Collector(), False, False
         self._streaming: Streaming | None = None
         self._position = None if self._own is None or self.disabled else Position(self._own, self.batch_sampler)
         self._show_position()
@@ -170,7 +174,9 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
             self.check_worker_number_rationality()  # as torch does each time
             self.open_passage(torch_numbers=self.rng == "torch")
         if isinstance(self.dataset, IterableDataset):
-            return iter(self._stream())
+            stream = iter(self._stream())
+            stream.collector = self._collector.begin() if self.record else None
+            return stream
         if not self._told:
             self._told = True
             tell_of_ranks(self.distributed, self.sampler, self.batch_sampler)
@@ -180,13 +186,25 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
                 LOG.info("%s", line)
         self._epoch += 1
         self._watch.begin(drawn_from(self.sampler, self.batch_sampler), moves=self.rng == "sample")
-        begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), self.error_caps or ErrorCaps())
+        listeners, caps = [self._collector.begin()] if self.record else [], self.error_caps or ErrorCaps()
+        begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), caps, listeners)
         if self._position is not None:
             self._position.begin(begun)
         if not self.with_index:
             return begun
         valid = None if self._position is None else lambda: self.valid
         return indexed(begun, self.dataset, batched=self.batch_sampler is not None, valid=valid)
+
+    def stats(self, since: str = "start") -> LoaderStats:
+        """Where the time of batches and samples went (feed/stats.py); constant memory. Print it, or see to_json().
+
+        Args:
+            since: "start" for all epochs so far, "epoch" for the one that was begun last.
+
+        Raises:
+            UsageError: Nothing is recorded (record=False, or a DataPipe), or since is something else.
+        """
+        return told(self._collector, self, since)
 
     def _draw(self) -> Draw:
         """What the next pass draws from. It keeps no loader: `for batch in DataLoader(...)` may be all that knows of it."""
@@ -252,7 +270,7 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
         batched = self.batch_sampler is not None
         return FetchRules(
             batched=batched, collate=self.collate_fn, on_error=self.on_error, replace=replace,
-            passage=self._passage if self.num_workers else None,
+            record=self.record, passage=self._passage if self.num_workers else None,
         )  # fmt: skip
 
     @property
@@ -328,7 +346,8 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the workers that are kept, as torch's would be if it could be pickled with them."""
-        state = {**self.__dict__, "_engine": None, "_streaming": None, "_passage": None, "_position": copy.copy(self._position)}
+        state = {**self.__dict__, "_engine": None, "_streaming": None, "_passage": None, "_collector": Collector()}
+        state |= {"_position": copy.copy(self._position)}
         return {name: value for name, value in state.items() if name not in _RESUMPTION}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

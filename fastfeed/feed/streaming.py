@@ -1,9 +1,10 @@
 """The main process's side of IterableDatasets: torch's own loader, whose workers have names when they hang or die."""
 
+import time
 import warnings
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader as TorchDataLoader
 
@@ -14,6 +15,9 @@ from fastfeed.feed.streams import FIRST_SAMPLES, Beginnings, Progress, Stream, S
 from fastfeed.feed.tasks import TaskOrder
 from fastfeed.feed.watchman import Watchman
 from fastfeed.feed.workers import NOT_BEGUN, Workers
+
+if TYPE_CHECKING:
+    from fastfeed.feed.collecting import Collector
 
 
 class StreamCrew(Crew):
@@ -95,6 +99,10 @@ class StreamPass:
     def __init__(self, streaming: Streaming, inner: Iterator[Any]) -> None:
         self._streaming, self._inner = streaming, inner
         self._broken: str | None = None
+        self.collector: Collector | None = None
+        """Hears of each batch."""
+        self._given: float | None = None
+        """When the batch before was handed out."""
         seconds = streaming.hang_seconds
         watched = streaming.workers is not None and seconds > 0
         self._watch = Watchman(partial(streaming.crew.hanging, seconds), seconds) if watched else None
@@ -113,6 +121,7 @@ class StreamPass:
         """
         if self._broken is not None:
             raise RuntimeError(self._broken)
+        asked = time.monotonic()
         if self._watch is not None:
             self._watch.waiting()
         try:
@@ -126,6 +135,10 @@ class StreamPass:
             if self._watch is not None:
                 self._watch.arrived()
         self._streaming.tell_of_repetition()
+        if self.collector is not None:
+            step_seconds = 0.0 if self._given is None else asked - self._given
+            self.collector.streamed(time.monotonic() - asked, step_seconds, batch)
+            self._given = time.monotonic()
         return batch
 
     def _lost(self, error: Exception) -> WorkerLost | None:

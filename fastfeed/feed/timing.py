@@ -2,18 +2,24 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
+from fastfeed.feed.figures import BatchRecord
+
+Recorded = tuple[BatchRecord | None, dict[str, int] | None]
 _SEVERAL = 1000
 """A longer list of something else than tensors holds none, as far as one looks."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchTimes:
-    """Of one batch. The clock is CLOCK_MONOTONIC, one clock for all processes of a machine."""
+    """Of one batch. The clock is CLOCK_MONOTONIC, one clock for all processes of a machine.
+
+    It is made and sent for each batch: a frozen one takes five times as long to make.
+    """
 
     worker: int
     """Number of the process that made it; fetch.MAIN for the main process."""
@@ -25,11 +31,28 @@ class BatchTimes:
     """Of the tensors and arrays of the batch."""
     tensors: int
     """How many there are."""
+    record: BatchRecord | None = None
+    """Times of its samples, by stage; None where they were not recorded."""
+    counters: dict[str, int] | None = None
+    """What the dataset has counted (trace.count)."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        record = None if self.record is None else tuple(self.record)  # each class by name takes a look-up on arrival
+        return _arrived, (
+            self.worker, self.began, self.ended, self.work_seconds, self.size_bytes, self.tensors, record, self.counters,
+        )  # fmt: skip
 
     @property
     def make_seconds(self) -> float:
         """From the task to the collated batch, waiting for files included."""
         return self.ended - self.began
+
+
+def _arrived(*values: Any) -> BatchTimes:  # noqa: ANN401 - as __reduce__ gave them
+    found = BatchTimes(*values)
+    if found.record is not None:
+        found.record = BatchRecord(*found.record)
+    return found
 
 
 class Answer(NamedTuple):
@@ -45,8 +68,7 @@ class Answer(NamedTuple):
     """None where there was nothing to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One batch as the consumer gets it."""
 
     number: int
@@ -62,13 +84,26 @@ class Delivery:
     remaining: int | None
     """Batches of the pass that are still to come; None where nobody knows."""
     times: BatchTimes
+    failures: int = 0
+    """Samples that failed and were skipped or replaced."""
 
 
 class Listener(Protocol):
-    """Hears of each batch that the consumer gets, in the main process, between two steps: it has to be quick."""
+    """Hears of each batch that the consumer gets, in the main process, between two steps: it has to be quick.
+
+    One with an attribute needs_length that is False does without Delivery.remaining, for which the sampler is asked.
+    """
 
     def delivered(self, delivery: Delivery) -> None:
         """A batch was handed out."""
+
+
+@runtime_checkable
+class FailureListener(Listener, Protocol):
+    """Hears as well of each batch that is not handed out, because a sample of it or its making failed."""
+
+    def failed(self) -> None:
+        """An exception is raised instead of a batch."""
 
 
 class Clock:
@@ -79,10 +114,11 @@ class Clock:
     def __init__(self) -> None:
         self._began, self._work = time.monotonic(), time.process_time()
 
-    def stop(self, worker: int, data: Any) -> BatchTimes:  # noqa: ANN401 - any batch
-        """The batch is made."""
+    def stop(self, worker: int, data: Any, recorded: Recorded = (None, None)) -> BatchTimes:  # noqa: ANN401 - any batch
+        """The batch is made, and this was recorded of it."""
         size_bytes, tensors = size_of(data)
-        return BatchTimes(worker, self._began, time.monotonic(), time.process_time() - self._work, size_bytes, tensors)
+        work_seconds = time.process_time() - self._work
+        return BatchTimes(worker, self._began, time.monotonic(), work_seconds, size_bytes, tensors, *recorded)
 
 
 def size_of(data: Any) -> tuple[int, int]:  # noqa: ANN401 - any batch

@@ -1,4 +1,5 @@
 import time
+from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from loading import Calls
 from fastfeed.feed.engine import Draw, Engine, InnerOptions
 from fastfeed.feed.faults import ErrorCaps
 from fastfeed.feed.fetch import MAIN, FetchRules
-from fastfeed.feed.timing import Answer, Clock, Delivery, size_of
+from fastfeed.feed.figures import Timed
+from fastfeed.feed.timing import Answer, BatchTimes, Clock, Delivery, size_of
 
 
 class Ear:
@@ -96,3 +98,9 @@ def test_a_batch_that_contains_itself_has_no_size():
     batch: list[object] = [torch.ones(3)]
     batch.append(batch)
     assert size_of(batch) == (0, 0)
+
+
+def test_times_arrive_as_they_were_sent():
+    record = Timed(("fetch",), [3], np.array([[5.0]]), (), None).record()
+    for times in (BatchTimes(1, 2.0, 3.0, 0.5, 6, 7), BatchTimes(1, 2.0, 3.0, 0.5, 6, 7, record, {"hits": 3})):
+        assert ForkingPickler.loads(ForkingPickler.dumps(times)) == times
