@@ -13,11 +13,11 @@ from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.errors import UsageError
 from fastfeed.feed.dataset import PackedDataset
-from fastfeed.feed.engine import Draw, Engine, EpochIterator, Handed, InnerOptions
+from fastfeed.feed.engine import Draw, Engine, EpochIterator, Handed
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.generators import stored_generators
-from fastfeed.feed.inner import HAS_IN_ORDER, in_order_option
+from fastfeed.feed.inner import HAS_IN_ORDER, InnerOptions, in_order_option
 from fastfeed.feed.naming import indices_text, sample_id
 from fastfeed.feed.order import FeedSampler, OrderSampler
 from fastfeed.feed.planning import plan_of, raise_descriptors, request_of

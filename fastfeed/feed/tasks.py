@@ -42,8 +42,16 @@ class Pass:
 
     epoch: int
     base: int | None
+    most_ahead: int | None = None
+    """So many batches may be on their way or waiting for their turn; None for as many as the workers take."""
     pending: dict[int, Drawn] = field(default_factory=dict)
     """Batches that are on their way, by number."""
+    number: int = 0
+    """Of the batch that is drawn next."""
+    start: int = 0
+    """Samples in the batches before it."""
+    ended: bool = False
+    """The sampler has no more."""
     sampler_failed: bool = False
     """The sampler raised; the exception itself is not kept, since its traceback would keep the pass."""
 
@@ -53,7 +61,7 @@ class TaskOrder:
 
     torch asks a sampler for its iterator once without workers, and twice with them; a sampler that draws random numbers
     at once draws them as often. Torch mode does the same. Otherwise the sampler is asked once for each pass, so that
-    neither its random numbers nor its epoch depend on workers.
+    neither its random numbers nor its epoch depend on workers. Such a pass can be handed over to another inner loader.
 
     Args:
         batches: The outer loader's batch sampler, or its sampler without batching.
@@ -63,14 +71,13 @@ class TaskOrder:
     """
 
     def __init__(self, batches: Iterable[Any], *, batched: bool, once: bool = False, early: bool = False) -> None:
-        self.batches, self.batched, self._once, self._early = batches, batched, once, early
+        self.batches, self.batched, self.once, self._early = batches, batched, once, early
         self.current = Pass(0, None)
         """The pass that was begun last."""
-        self.most_ahead: int | None = None
-        """So many batches may be on their way or waiting for their turn; None for as many as the workers take."""
         self._epoch_of: Callable[[], int] = int
         self._base: int | None = None
-        self._tasks: _Tasks | None = None
+        self._most_ahead: int | None = None
+        self._tasks: Tasks | None = None
 
     def begin(self, base: int | None, epoch_of: Callable[[], int], most_ahead: int | None) -> None:
         """The iterators that are asked for next are of a new pass.
@@ -78,14 +85,28 @@ class TaskOrder:
         Args:
             base: What sample mode draws from; None in torch mode.
             epoch_of: Which epoch the pass is, once the sampler was asked for its iterator (and its first batch, if early).
-            most_ahead: As the attribute.
+            most_ahead: As a pass's attribute, to begin with.
         """
-        self._base, self._epoch_of, self.most_ahead, self._tasks = base, epoch_of, most_ahead, None
+        self._base, self._epoch_of, self._most_ahead, self._tasks = base, epoch_of, most_ahead, None
+
+    def hand_over(self) -> "Tasks":
+        """The iterators that are asked for next go on with the current pass.
+
+        Returns:
+            What the iterators before give; it goes on as well until it is ended.
+        """
+        assert self._tasks is not None
+        before, self._tasks = self._tasks, self._tasks.beside()
+        return before
+
+    def take_back(self, tasks: "Tasks") -> None:
+        """Nothing came of the hand-over."""
+        self._tasks = tasks
 
     def __iter__(self) -> Iterator[BatchTask]:
-        if self._tasks is None or not self._once:
-            self.current = Pass(-1, self._base)
-            self._tasks = _Tasks(self, self.current, iter(self.batches))
+        if self._tasks is None or not self.once:
+            self.current = Pass(-1, self._base, self._most_ahead)
+            self._tasks = Tasks(self.current, iter(self.batches), batched=self.batched)
             if self._early:
                 self._tasks.look()
             self.current.epoch = self._epoch_of()
@@ -95,16 +116,24 @@ class TaskOrder:
         return len(self.batches)  # type: ignore[arg-type]
 
 
-class _Tasks:
-    """The tasks of one pass."""
+class Tasks:
+    """The tasks of one pass, for one inner loader."""
 
-    def __init__(self, order: TaskOrder, current: Pass, batches: Iterator[Any]) -> None:
-        self._most_ahead, self._batched, self._pass, self._batches = order.most_ahead, order.batched, current, batches
-        self._number = self._start = 0
-        self._first: list[Any] = []
+    def __init__(self, current: Pass, batches: Iterator[Any], *, batched: bool, first: list[Any] | None = None) -> None:
+        self._pass, self._batches, self._batched = current, batches, batched
+        self._first: list[Any] = [] if first is None else first
+        self._ended = False
 
-    def __iter__(self) -> "_Tasks":
+    def __iter__(self) -> "Tasks":
         return self
+
+    def beside(self) -> "Tasks":
+        """Those of another inner loader: each batch goes to one of the two."""
+        return Tasks(self._pass, self._batches, batched=self._batched, first=self._first)
+
+    def end(self) -> None:
+        """No more for this inner loader."""
+        self._ended = True
 
     def look(self) -> None:
         """Draw the first batch now."""
@@ -113,20 +142,23 @@ class _Tasks:
     def __next__(self) -> BatchTask:
         """The next batch's task; or one without work, because torch asks for a task for each batch that came."""
         current = self._pass
-        if self._most_ahead is not None and len(current.pending) >= self._most_ahead:
+        if self._ended or current.ended:
+            raise StopIteration
+        if current.most_ahead is not None and len(current.pending) >= current.most_ahead:
             return BatchTask(-1, None, current.epoch, current.base)
         try:
             indices = self._first.pop() if self._first else next(self._batches)
         except StopIteration:
+            current.ended = True
             raise
         except Exception:
             current.sampler_failed = True
             raise
         if self._batched and not isinstance(indices, Sized):
             indices = list(indices)  # an iterator can be read once, and failures name what was in it
-        number, count = self._number, len(indices) if self._batched else 1
-        current.pending[number] = Drawn(indices, self._start, count)
-        self._number, self._start = number + 1, self._start + count
+        number, count = current.number, len(indices) if self._batched else 1
+        current.pending[number] = Drawn(indices, current.start, count)
+        current.number, current.start = number + 1, current.start + count
         return BatchTask(number, indices, current.epoch, current.base)
 
 

@@ -81,3 +81,29 @@ def test_the_first_batch_may_be_drawn_when_the_pass_begins():
     tasks = iter(made)
     assert drawn == [0] and made.current.epoch == 1
     assert [task.indices for task in tasks] == [[0], [1]]
+
+
+def test_handed_over_each_batch_goes_to_one_of_two():
+    made = TaskOrder([[0], [1, 2], [3], [4], [5]], batched=True, once=True, early=True)
+    made.begin(None, int, None)
+    first = iter(made)
+    assert next(first).number == 0
+    before = made.hand_over()
+    second = iter(made)
+    assert before is first and second is not first and iter(made) is second
+    assert [next(second).number, next(first).number, next(second).number] == [1, 2, 3]
+    before.end()
+    assert list(first) == []
+    assert [task.indices for task in second] == [[5]]
+    assert made.current.ended
+    assert {n: (d.start, d.count) for n, d in made.current.pending.items()} == {
+        0: (0, 1), 1: (1, 2), 2: (3, 1), 3: (4, 1), 4: (5, 1),
+    }  # fmt: skip
+
+
+def test_a_hand_over_that_failed_changes_nothing():
+    made = TaskOrder([[0], [1]], batched=True, once=True)
+    made.begin(None, int, None)
+    first = iter(made)
+    made.take_back(made.hand_over())
+    assert iter(made) is first and [task.number for task in first] == [0, 1]

@@ -5,9 +5,10 @@ import pytest
 import torch
 from loading import Calls
 
-from fastfeed.feed.engine import Draw, Engine, InnerOptions
+from fastfeed.feed.engine import Draw, Engine
 from fastfeed.feed.faults import ErrorCaps
 from fastfeed.feed.fetch import MAIN, FetchRules
+from fastfeed.feed.inner import InnerOptions
 from fastfeed.feed.timing import Answer, Clock, Delivery, size_of
 
 
