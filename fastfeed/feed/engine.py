@@ -142,10 +142,11 @@ def _ahead(options: InnerOptions) -> Ahead | None:
 
 
 def _started(made: Made, ahead: Ahead | None) -> Shift:
+    began = time.monotonic()
     inner = iter(made.loader)
     if made.options.num_workers:
         name_deaths()
-    return Shift(made, inner, ahead)
+    return Shift(made, inner, ahead, time.monotonic() - began)
 
 
 @dataclass(slots=True)
@@ -188,6 +189,11 @@ class EpochIterator:
     def made(self) -> Made:
         """The inner loader that gets the tasks."""
         return self._shifts.back.made
+
+    @property
+    def start_seconds(self) -> float:
+        """What starting the workers took, or, for persistent ones, having them begin again."""
+        return self._shifts.back.start_seconds
 
     def resize(self, workers: int, then: Callable[[Resized], None]) -> None:
         """Go on with another number of workers, from one of the next calls on. No batch is lost, made twice or out of order.

@@ -12,6 +12,7 @@ from torch.utils.data import BatchSampler, Dataset, IterableDataset, IterDataPip
 from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.errors import UsageError
+from fastfeed.feed.autotune import Autotune, tuned
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.engine import Draw, Engine, EpochIterator, Handed
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
@@ -54,7 +55,7 @@ class DataLoader(TorchDataLoader[Any]):
         shuffle: Draw in random order.
         sampler: Draws indices.
         batch_sampler: Draws lists of indices.
-        num_workers: Processes; left out, it is decided. 0 is 0.
+        num_workers: Processes; left out, it is decided, and corrected while training runs. 0 is 0.
         collate_fn: From a list of samples to a batch.
         pin_memory: Copy batches into pinned memory; left out, it is decided.
         drop_last: Leave out the last batch if it is not full; with distributed also what does not go round the ranks.
@@ -83,6 +84,9 @@ class DataLoader(TorchDataLoader[Any]):
     Raises:
         ValueError: As torch's; UsageError, which is one, for options of ours.
     """
+
+    _autotune: Autotune | None = None
+    """From the first pass on, where there is something to tune."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - torch's signature, then ours
         self,
@@ -189,7 +193,7 @@ class DataLoader(TorchDataLoader[Any]):
         """Begin an epoch."""
         if isinstance(self.dataset, IterDataPipe):
             return super().__iter__()
-        if self.num_workers:
+        if self.num_workers and not self.plan.decided:
             self.check_worker_number_rationality()  # as torch does each time
         if isinstance(self.dataset, IterableDataset):
             return iter(self._stream())
@@ -204,15 +208,22 @@ class DataLoader(TorchDataLoader[Any]):
         if self._engine is None:
             batches: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
             self._engine = Engine(self.dataset, batches, once=own is not None or self.rng == "sample", early=own is not None)
-        # The loader itself is not kept by its passes: `for batch in DataLoader(...)` may be all that knows of it.
-        epoch_of = (lambda: epoch) if own is None else (lambda: own.share.epoch)
-        draw = Draw(epoch_of=epoch_of, generator=self.generator)
-        if self.rng == "sample":
-            base = self.seed if self.seed is not None else 0 if own is not None else _drawn(self.generator)
-            draw = Draw(epoch_of=epoch_of, generator=torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF), base=base)
-        begun = self._engine.epoch(self._inner_options(), self._rules(), draw, self.error_caps or ErrorCaps())
+        draw = self._draw(own, epoch)
+        self._autotune = tuned(self, self._autotune)
+        listeners = [] if self._autotune is None else self._autotune.begin(self)
+        begun = self._engine.epoch(self._inner_options(), self._rules(), draw, self.error_caps or ErrorCaps(), listeners)
+        for listener in listeners:
+            listener.follow(begun)
         self._handed = begun.handed  # not the pass itself: when its user drops it, its workers shall end
         return self._indexed(begun) if self.with_index else begun
+
+    def _draw(self, own: OrderSampler | None, epoch: int) -> Draw:
+        # The loader itself is not kept by its passes: `for batch in DataLoader(...)` may be all that knows of it.
+        epoch_of = (lambda: epoch) if own is None else (lambda: own.share.epoch)
+        if self.rng == "torch":
+            return Draw(epoch_of=epoch_of, generator=self.generator)
+        base = self.seed if self.seed is not None else 0 if own is not None else _drawn(self.generator)
+        return Draw(epoch_of=epoch_of, generator=torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF), base=base)
 
     def _stream(self) -> TorchDataLoader[Any]:
         """The loader of an IterableDataset, as torch's with what it would hang at told instead (feed/streams.py)."""
@@ -247,7 +258,12 @@ class DataLoader(TorchDataLoader[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the workers that are kept, as torch's would be if it could be pickled with them."""
-        return {**self.__dict__, "_engine": None, "_streaming": None}
+        return {**self.__dict__, "_engine": None, "_streaming": None, "_autotune": None}
+
+    @property
+    def tuning(self) -> tuple[str, ...]:
+        """How the number of workers was corrected while training ran: what was measured, tried and decided, in sentences."""
+        return () if self._autotune is None else self._autotune.told
 
     @property
     def _own(self) -> OrderSampler | None:

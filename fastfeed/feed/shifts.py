@@ -38,6 +38,8 @@ class Shift:
     inner: Iterator[Any]
     ahead: Ahead | None
     """None where nothing has to be bounded."""
+    start_seconds: float
+    """What starting it took the consumer."""
     until: int | None = None
     """Number of the first batch that is the next crew's; None: whatever comes is this one's."""
 

@@ -144,6 +144,7 @@ class Tuner:
         return None if self.workers else self._plan.why[0]
 
     def _decide(self) -> Resize | Stop | None:
+        before, self._deferred = self._deferred, None
         found = self._proposal()
         over = self._batches >= BUDGET_BATCHES and self._seconds >= BUDGET_SECONDS
         if isinstance(found, Resize) and (over or self._trials >= MOST_TRIALS):
@@ -153,7 +154,7 @@ class Tuner:
             if self._worth(found):
                 self._trials += 1
                 return self._resize(found)
-            if found != self._deferred:
+            if found != before:
                 self.log.append(f"not within this epoch, whose rest gains less than the change costs: {found.why}")
             self._deferred = found
             return self._stop(f"the consumer no longer waits; {found.why}") if found.workers < self.workers else None

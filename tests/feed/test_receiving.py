@@ -1,6 +1,7 @@
 """fastfeed/feed/receiving.py, with workers and without; what it is for is in test_engine.py and test_loader_*.py."""
 
 import time
+from typing import Any
 
 import pytest
 from loading import Calls, Raises, remains, settled
@@ -21,8 +22,8 @@ class Late:
         return index
 
 
-def receiver_of(workers: int, **given: object) -> Receiver:
-    named = {
+def receiver_of(workers: int, **given: Any) -> Receiver:
+    named: dict[str, Any] = {
         "prefetch_factor": None, "pin_memory": False, "timeout": 0, "worker_init_fn": None, "multiprocessing_context": None,
         "persistent_workers": False, "in_order": False, **given,
     }  # fmt: skip
@@ -33,7 +34,7 @@ def receiver_of(workers: int, **given: object) -> Receiver:
 
 
 def taken(receiver: Receiver) -> list[int]:
-    found = []
+    found: list[int] = []
     while True:
         try:
             answer = receiver.take()
