@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import pack_photos
 from loading import NoCollector, Numbers, children, own_temporary_folder, remains, settled
 from machines import machine
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
+import fastfeed
 from fastfeed.feed.autotune import Autotune, Ear, all_tensors
 from fastfeed.feed.ceilings import SizingFacts, WorkerRequest
+from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.engine import EpochIterator
 from fastfeed.feed.loader import DataLoader
 from fastfeed.feed.shifts import Resized
@@ -155,24 +158,24 @@ def hear(one: DataLoader, batches: int, *, make: float, wait: float, last: int |
     return passed
 
 
-class Ours(Numbers):
-    """Stands for a dataset that is at home in the main process."""
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> PackedDataset:
+    """A dataset that is at home in the main process."""
+    return fastfeed.open(pack_photos(tmp_path_factory.mktemp("packed"), each=16))
 
 
-@pytest.fixture
-def at_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastfeed.feed.autotune.PackedDataset", Ours)
+def targets(samples: list[Any]) -> list[int]:
+    return [target for _, target in samples]
 
 
-@pytest.mark.usefixtures("at_home")
-def test_a_cheap_dataset_of_ours_goes_on_in_the_main_process():
-    one = planned(DataLoader(Ours(64), 2))
+def test_a_cheap_dataset_of_ours_goes_on_in_the_main_process(ours):
+    one = planned(DataLoader(ours, 2, collate_fn=targets))
     passed = hear(one, 20, make=0.0002, wait=0.0004)
     assert one.num_workers == 0
     assert one.plan.gate == "cheap"
     assert (one.plan.prefetch_factor, one.plan.persistent_workers) == (None, False)
     assert one.plan.why[0] == "no workers: a worker makes a batch in 0.2 ms; taking it from the worker costs 0.4 ms"
-    assert [batch[0].tolist() for batch in passed] == [[n, n + 1] for n in range(0, 64, 2)]
+    assert list(passed) == [[0, 0]] * 8 + [[1, 1]] * 8
     assert passed.made.options.num_workers == 0
     before = children()
     hear(one, 300, make=0.5, wait=0.5)  # it stays
@@ -200,9 +203,8 @@ def test_short_epochs_get_one_worker():
     assert "an epoch is 10 batches, made in 20.0 ms in all" in one.plan.why[0]
 
 
-@pytest.mark.usefixtures("at_home")
-def test_workers_that_persist_are_started_once():
-    one = planned(DataLoader(Ours(64), 2), own=True)
+def test_workers_that_persist_are_started_once(ours):
+    one = planned(DataLoader(ours, 2, collate_fn=targets), own=True)
     assert one.plan.persistent_workers
     hear(one, 10, make=0.002, wait=0.1, last=10)
     iter(one)
@@ -263,6 +265,7 @@ def test_of_two_passes_at_once_the_later_one_is_tuned():
 
 
 @pytest.mark.soak
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than processors: a sweep has them
 @pytest.mark.parametrize(("seconds", "step"), [(0.01, 0.01), (0.02, 0.01), (0.03, 0.008), (0.002, 0.02)])
 def test_within_one_of_the_best_of_a_sweep(seconds, step):
     """Samples sleep: of 4 a batch, in a worker; the consumer sleeps its step."""
@@ -282,5 +285,5 @@ def test_within_one_of_the_best_of_a_sweep(seconds, step):
     most = one.plan.lowest(waiting=True).workers
     swept = {workers: batch_seconds(workers) for workers in range(1, most + 1)}
     least = min(swept.values())
-    good = [workers for workers, found in swept.items() if found <= 1.05 * least]
+    good = [workers for workers, found in swept.items() if found <= 1.1 * least]
     assert min(good) - 1 <= one.num_workers <= max(good) + 1, (swept, one.tuning)
