@@ -190,7 +190,8 @@ def batch_seconds(args: argparse.Namespace, load: str, workers: int) -> float:
     """In the steady state, with so many workers."""
     begin = 3 * 2 * workers + 5
     times: list[float] = run(args, load, workers, begin + args.sweep_batches + 2 * workers)["epochs"][0][1:]
-    return (times[begin + args.sweep_batches - 1] - times[begin]) / (args.sweep_batches - 1)
+    seconds: float = (times[begin + args.sweep_batches - 1] - times[begin]) / (args.sweep_batches - 1)
+    return seconds
 
 
 def bench_load(args: argparse.Namespace, load: str) -> Record:

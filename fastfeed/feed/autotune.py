@@ -2,9 +2,9 @@
 
 Only where the number is the loader's to decide, and only in sample mode, where batches do not depend on it.
 
-A dataset is moved into the main process only if it is known to be at home there: one of ours, or tensors. Of any other one
-nothing is touched here: it may open a file when it is asked for its first sample, and workers that are forked later, by
-another loader of the same dataset, would share that file's position.
+A dataset is moved into the main process only if it is known to be at home there: one of ours, or tensors, without a
+worker_init_fn. Of any other one nothing is touched here: it may open a file when it is asked for its first sample, and workers
+that are forked later, by another loader of the same dataset, would share that file's position.
 """
 
 import logging
@@ -40,6 +40,7 @@ class TunedLoader(Protocol):
     dataset: Any
     num_workers: int
     plan: WorkerPlan
+    worker_init_fn: Any
     autotune: bool
     rng: str
 
@@ -78,8 +79,9 @@ class Autotune:
         self._tuner = Tuner(self._plan)
         self._lines = self._tuner.log = _Told(maxlen=HISTORY)
         self._thrift = Thrift()
-        self._probing = all_tensors(loader.dataset)
-        self._at_home = self._probing or isinstance(loader.dataset, PackedDataset)
+        plain = loader.worker_init_fn is None  # what it does would not be done here
+        self._probing = plain and all_tensors(loader.dataset)
+        self._at_home = plain and (self._probing or isinstance(loader.dataset, PackedDataset))
         self._quickest = math.inf
         """Of the batches made here, s."""
         self._cheap: str | None = None
@@ -138,8 +140,8 @@ class Autotune:
         times = delivery.times
         seen = Observation(
             wait_seconds=delivery.wait_seconds, step_seconds=delivery.step_seconds, workers=delivery.workers,
-            late_seconds=delivery.late_seconds, make_seconds=times.make_seconds, work_seconds=times.work_seconds,
-            remaining=delivery.remaining,
+            late_seconds=delivery.late_seconds, make_seconds=times.make_seconds,
+            work_seconds=times.work_seconds + times.queued_seconds, remaining=delivery.remaining,
         )  # fmt: skip
         decision = self._tuner.observe(seen)
         if decision is not None:

@@ -218,7 +218,8 @@ class EpochIterator:
         workers = before if self._pass.ended else wish.workers  # nothing is left for other workers to do
         if workers != before:
             persistent = self._options.persistent_workers and workers > 0
-            options = replace(self._options, num_workers=workers, persistent_workers=persistent)
+            timeout = self._options.timeout if workers else 0.0  # as in torch, there is none without workers
+            options = replace(self._options, num_workers=workers, persistent_workers=persistent, timeout=timeout)
             try:
                 shift = self._engine.relief(made, options)
             except OSError as failed:

@@ -241,7 +241,8 @@ class DataLoader(TorchDataLoader[Any]):
     def _inner_options(self) -> InnerOptions:
         return InnerOptions(
             num_workers=self.num_workers, prefetch_factor=self.prefetch_factor, pin_memory=self.pin_memory,
-            timeout=self.timeout, worker_init_fn=self.worker_init_fn, multiprocessing_context=self.multiprocessing_context,
+            timeout=self.timeout if self.num_workers or not self.plan.decided else 0,
+            worker_init_fn=self.worker_init_fn, multiprocessing_context=self.multiprocessing_context,
             persistent_workers=self.persistent_workers and self.num_workers > 0,
             in_order=self.in_order and self.rng == "torch", sorts=self.in_order,
             pin_memory_device=self.pin_memory_device, hang_seconds=self.hang_seconds,

@@ -4,6 +4,7 @@ A crew that is relieved gets no more tasks and finishes what it was given, while
 all batches of the earlier crew come before those of the later one, and each is received from the crew that has it.
 """
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ from fastfeed.feed.crew import Crew
 from fastfeed.feed.fetch import Fetcher, FetchRules
 from fastfeed.feed.inner import InnerLoader, InnerOptions
 from fastfeed.feed.tasks import TaskOrder
+
+LOG = logging.getLogger("fastfeed.loader")
 
 
 @dataclass(slots=True)
@@ -131,7 +134,10 @@ class Shifts:
         gone = [self._queue.popleft()]
         del self.crews[0]
         if gone[0].made.options.num_workers:
-            threading.Thread(target=gone.clear, name="fastfeed-leave").start()
+            try:
+                threading.Thread(target=gone.clear, name="fastfeed-leave").start()
+            except RuntimeError as error:
+                LOG.warning("the workers before are waited for here, since there can be no thread for it: %s", error)
         self._bound()
 
     def crew_of(self, error: BaseException) -> Crew | None:

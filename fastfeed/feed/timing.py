@@ -1,11 +1,13 @@
 """What making a batch took, as the process that made it saw it. Plain values: they travel with the batch."""
 
+import os
 import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from torch.utils.data import get_worker_info
 
 _SEVERAL = 1000
 """A longer list of something else than tensors holds none, as far as one looks."""
@@ -25,6 +27,9 @@ class BatchTimes:
     """Of the tensors and arrays of the batch."""
     tensors: int
     """How many there are."""
+    queued_seconds: float = 0.0
+    """For how long the worker waited for a processor that others had: no waiting that more workers would help against. 0 in
+    the main process, and where the kernel does not tell."""
 
     @property
     def make_seconds(self) -> float:
@@ -74,15 +79,35 @@ class Listener(Protocol):
 class Clock:
     """Times one batch in the process that makes it."""
 
-    __slots__ = ("_began", "_work")
+    __slots__ = ("_began", "_queued", "_work")
 
     def __init__(self) -> None:
+        self._queued = _queued_seconds()
         self._began, self._work = time.monotonic(), time.process_time()
 
     def stop(self, worker: int, data: Any) -> BatchTimes:  # noqa: ANN401 - any batch
         """The batch is made."""
         size_bytes, tensors = size_of(data)
-        return BatchTimes(worker, self._began, time.monotonic(), time.process_time() - self._work, size_bytes, tensors)
+        ended, work, queued = time.monotonic(), time.process_time() - self._work, _queued_seconds() - self._queued
+        return BatchTimes(worker, self._began, ended, work, size_bytes, tensors, queued)
+
+
+_SCHEDSTAT: dict[int, int | None] = {}
+"""By process: its file of scheduling times, which is kept open, since opening takes ten times as long as reading."""
+
+
+def _queued_seconds() -> float:
+    """How long the main thread of this worker has waited for a processor, since it began."""
+    if get_worker_info() is None:
+        return 0.0
+    own = os.getpid()
+    if own not in _SCHEDSTAT:
+        try:
+            _SCHEDSTAT[own] = os.open("/proc/self/schedstat", os.O_RDONLY)
+        except FileNotFoundError:
+            _SCHEDSTAT[own] = None  # a kernel without it
+    descriptor = _SCHEDSTAT[own]
+    return 0.0 if descriptor is None else int(os.pread(descriptor, 64, 0).split()[1]) / 1e9
 
 
 def size_of(data: Any) -> tuple[int, int]:  # noqa: ANN401 - any batch

@@ -124,6 +124,23 @@ def test_tensors_that_take_long_get_their_workers():
     assert torch.equal(torch.cat(found), numbers)
 
 
+def nothing(worker: int) -> None:
+    """A worker_init_fn."""
+
+
+def test_what_workers_are_prepared_for_stays_in_workers():
+    one = planned(DataLoader(TensorDataset(torch.arange(64)), 4, worker_init_fn=nothing))
+    list(one)
+    list(one)
+    assert one.num_workers >= 1
+
+
+def test_without_workers_there_is_no_timeout():
+    one = planned(DataLoader(TensorDataset(torch.arange(64)), 4, timeout=60))
+    assert len(list(one)) == len(list(one)) == 16
+    assert (one.num_workers, one.timeout) == (0, 60)
+
+
 def test_which_datasets_are_tensors():
     tensors = TensorDataset(torch.arange(3))
 

@@ -1,3 +1,4 @@
+import os
 import time
 
 import numpy as np
@@ -74,6 +75,37 @@ def test_processor_time_is_told_apart_from_waiting():
     busy = clock.stop(0, None)
     assert idle.make_seconds >= 0.05 > idle.work_seconds + 0.02
     assert busy.work_seconds >= 0.05
+
+
+def spin(until: float) -> None:
+    while time.process_time() < until:
+        pass
+
+
+class Spinning:
+    """A sample takes some processor time, on a processor that other workers want as well."""
+
+    def __call__(self, index: int) -> int:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        spin(time.process_time() + 0.05)
+        return index
+
+
+def test_waiting_for_a_processor_is_told_apart_from_waiting_for_data():
+    engine = Engine(Calls(Spinning(), 16), [[number] for number in range(16)], once=True, early=False)
+    ear = Ear()
+    options = InnerOptions(
+        num_workers=3, prefetch_factor=2, pin_memory=False, timeout=0, worker_init_fn=None, multiprocessing_context=None,
+        persistent_workers=False, in_order=True,
+    )  # fmt: skip
+    list(
+        engine.epoch(options, FetchRules(batched=True, collate=collate), Draw(epoch_of=int, generator=None), ErrorCaps(), [ear])
+    )
+    queued = sum(one.times.queued_seconds for one in ear.heard[3:])
+    assert queued > 0.2 * sum(one.times.make_seconds for one in ear.heard[3:])
+    for one in ear.heard:
+        assert one.times.queued_seconds + one.times.work_seconds <= 1.05 * one.times.make_seconds + 0.02
+    assert {one.times.queued_seconds for one in deliveries(0)} == {0.0}
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant")
