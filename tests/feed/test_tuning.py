@@ -214,6 +214,15 @@ def test_fewer_workers_are_not_worth_a_costly_restart():
     assert tuner.epoch_began() == Resize(3, "3 workers are enough: a batch takes a worker 100.0 ms, the consumer 50.0 ms")
 
 
+def test_a_change_put_off_is_forgotten_where_the_consumer_no_longer_waits():
+    tuner = Tuner(planned(), start_seconds=3.0)
+    assert drive(tuner, lambda workers: 1.0 / workers, 20, make_seconds=1.4, remaining=10) == []
+    assert tuner._deferred is not None
+    (stop,) = drive(tuner, lambda _: 0.0, 300, make_seconds=0.3, remaining=10)
+    assert stop.why.startswith("the consumer no longer waits")
+    assert tuner.epoch_began() is None
+
+
 def test_epochs_too_short_to_measure():
     tuner, made = Tuner(planned()), []
     for _ in range(5):
