@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -118,7 +119,7 @@ def batch(workers: int, wait: float = 0.0, step: float = 0.05, **more) -> Observ
     return Observation(wait_seconds=wait, step_seconds=step, workers=workers, **more)
 
 
-def drive(tuner: Tuner, waits: Callable[[int], float], batches: int, **more) -> list[Resize | Stop]:
+def drive(tuner: Tuner, waits: Callable[[int], float], batches: int, **more: Any) -> list[Resize | Stop]:
     """Batches whose wait depends on the number of workers alone."""
     made = []
     for _ in range(batches):
@@ -212,6 +213,15 @@ def test_fewer_workers_are_not_worth_a_costly_restart():
     assert isinstance(stop, Stop)
     assert stop.why.startswith("the consumer no longer waits; 3 workers are enough")
     assert tuner.epoch_began() == Resize(3, "3 workers are enough: a batch takes a worker 100.0 ms, the consumer 50.0 ms")
+
+
+def test_short_epochs_do_not_pay_for_starting_many_workers():
+    """Waits of 5 ms a batch: twenty batches gain less than seven more workers take to start, each epoch anew."""
+    for batches, wanted in ((20, None), (300, 15)):
+        tuner = Tuner(planned(), start_seconds=0.4)
+        assert drive(tuner, lambda workers: 0.04 / workers, batches, step=0.001, make_seconds=0.05, remaining=5) == []
+        found = tuner.epoch_began()
+        assert (found and found.workers) == wanted
 
 
 def test_a_change_put_off_is_forgotten_where_the_consumer_no_longer_waits():
