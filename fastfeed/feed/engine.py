@@ -78,30 +78,34 @@ class Engine:
         self._last = weakref.ref(begun)
         return begun
 
-    def relief(self, made: Made, options: InnerOptions) -> Shift:
-        """Another inner loader goes on with the pass of one that gets no more tasks from here on.
+    def relief(self, made: Made, options: InnerOptions, *, later: bool) -> Shift:
+        """Another inner loader, which takes over the pass of one.
 
         Args:
             made: That one.
             options: Of the other.
+            later: Its workers are started, but get no work before it does take over.
 
         Raises:
             OSError: Its workers cannot be started. Then nothing has changed.
         """
         seed = made.loader.generator.initial_seed()  # worker seeds are those of a pass that began with this crew
         fresh = self._make(options, made.rules, torch.Generator().manual_seed(seed), made.order)
-        before = made.order.hand_over()
+        handover = made.order.hand_over(later=later)
         try:
             shift = _started(fresh, _ahead(options))
         except BaseException:
-            made.order.take_back(before)
+            made.order.take_back(handover)
             raise
-        before.end()
-        if options.persistent_workers:
-            self._kept = fresh
-        elif self._kept is made:
-            self._kept = None
+        shift.take_over = handover
         return shift
+
+    def keep(self, made: Made, instead: Made) -> None:
+        """It has taken over from another one: if workers persist, they are its workers."""
+        if made.options.persistent_workers:
+            self._kept = made
+        elif self._kept is instead:
+            self._kept = None
 
     def _make(
         self, options: InnerOptions, rules: FetchRules, generator: torch.Generator | None, order: TaskOrder | None = None
@@ -180,6 +184,8 @@ class EpochIterator:
         self._receiver = Receiver(self._shifts)
         self._options = shift.made.options
         self._wish: Wish | None = None
+        self._then: Callable[[Resized], None] = _nobody
+        """Who is told of the crew that is coming."""
         self._pass: Pass = self.made.order.current
         self._length = _length(self.made.order) if listeners else None
         self.handed = Handed()
@@ -211,23 +217,48 @@ class EpochIterator:
         # New processes keep what they are forked with: a moment is awaited when no batch waits for its turn, but not for long.
         self._wish = Wish(workers, then, self._receiver.next + 2 * self.made.options.in_flight)
 
+    def _change(self) -> None:
+        """Another number of workers is wished for, or on its way."""
+        wish, shifts = self._wish, self._shifts
+        if shifts.coming is None:
+            if wish is not None and (not self._receiver.early or self._receiver.next >= wish.latest):
+                self._resize(wish)
+        elif self._pass.ended:
+            shifts.dismiss_coming()
+            self._then(Resized(self.made.options.num_workers, 0.0, None))
+        elif shifts.coming.made.crew.begun:
+            shift, shifts.coming = shifts.coming, None
+            self._relieve(shift, self._then)
+            self._receiver.greet(shift)
+
     def _resize(self, wish: Wish) -> None:
         """Done before the next batch is looked for: where it would be waited for, starting workers costs nothing."""
-        made, following, began = self.made, self._pass.number, time.monotonic()
-        before, error = made.options.num_workers, None
-        workers = before if self._pass.ended else wish.workers  # nothing is left for other workers to do
-        if workers != before:
-            persistent = self._options.persistent_workers and workers > 0
-            timeout = self._options.timeout if workers else 0.0  # as in torch, there is none without workers
-            options = replace(self._options, num_workers=workers, persistent_workers=persistent, timeout=timeout)
-            try:
-                shift = self._engine.relief(made, options)
-            except OSError as failed:
-                workers, error = before, str(failed)
-            else:
-                self._shifts.relieve(shift, following if options.sorts else None)
-        self._wish = None
-        wish.then(Resized(workers, time.monotonic() - began, error))
+        self._wish, made, began = None, self.made, time.monotonic()
+        workers = made.options.num_workers if self._pass.ended else wish.workers  # nothing is left for others to do
+        if workers == made.options.num_workers:
+            wish.then(Resized(workers, 0.0, None))
+            return
+        persistent = self._options.persistent_workers and workers > 0
+        timeout = self._options.timeout if workers else 0.0  # as in torch, there is none without workers
+        options = replace(self._options, num_workers=workers, persistent_workers=persistent, timeout=timeout)
+        # Processes that are not forked start for seconds: they get work when they are there, and until then those before do it.
+        later = workers > 0 and options.sorts and made.start_method != "fork"
+        try:
+            shift = self._engine.relief(made, options, later=later)
+        except OSError as error:
+            wish.then(Resized(made.options.num_workers, time.monotonic() - began, str(error)))
+            return
+        if later:
+            self._shifts.coming, self._then = shift, wish.then
+        else:
+            self._relieve(shift, wish.then)
+
+    def _relieve(self, shift: Shift, then: Callable[[Resized], None]) -> None:
+        """A crew that was started takes over."""
+        before = self.made
+        self._shifts.relieve(shift)
+        self._engine.keep(shift.made, before)
+        then(Resized(shift.made.options.num_workers, shift.start_seconds, None))
 
     def __iter__(self) -> "EpochIterator":
         return self
@@ -245,10 +276,10 @@ class EpochIterator:
         """
         if self._receiver.broken is not None:
             raise RuntimeError(self._receiver.broken)
-        asked, wish = time.monotonic(), self._wish
+        asked = time.monotonic()
         try:
-            if wish is not None and (not self._receiver.early or self._receiver.next >= wish.latest):
-                self._resize(wish)
+            if self._wish is not None or self._shifts.coming is not None:
+                self._change()
             answer = self._receiver.take()
         except RuntimeError as error:
             if not about_workers(error) or self._shifts.crew_of(error) is None:
@@ -306,6 +337,10 @@ class EpochIterator:
         self._receiver.stop()
         self._shifts = Shifts(replace(self._shifts.back, inner=iter(())))
         self._receiver = Receiver(self._shifts)
+
+
+def _nobody(result: Resized) -> None:
+    """Is told nothing."""
 
 
 def _length(order: TaskOrder) -> int | None:

@@ -121,6 +121,7 @@ class Fetcher:
     def __getitem__(self, task: BatchTask) -> Answer:
         """The batch, or what went wrong with it."""
         if task.number < 0:
+            self._at(DONE)  # from now on it is known that this worker has begun
             time.sleep(_REST_SECONDS)
             return Answer(task.number, None, [])
         clock = Clock()

@@ -5,7 +5,7 @@ from functools import partial
 
 from fastfeed.feed.crew import about_workers
 from fastfeed.feed.naming import indices_text
-from fastfeed.feed.shifts import Shifts, hanging
+from fastfeed.feed.shifts import Shift, Shifts, hanging
 from fastfeed.feed.timing import Answer
 from fastfeed.feed.watchman import Watchman
 
@@ -44,6 +44,16 @@ class Receiver:
         answer = self.early.pop(self.next)
         self.next += 1
         return answer
+
+    def greet(self, shift: Shift) -> None:
+        """Take from a crew that has just taken over the answers to its tasks without work: only then it gets others."""
+        waiting = shift.made.options.in_flight
+        while waiting:
+            answer = next(shift.inner)
+            if answer.number >= 0:
+                self._keep(answer)
+            else:
+                waiting -= 1
 
     def _await(self) -> int:
         """Receive until the batch whose turn it is has come; its number. Where nothing is sorted, any batch has its turn."""

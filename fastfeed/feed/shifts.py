@@ -5,6 +5,7 @@ all batches of the earlier crew come before those of the later one, and each is 
 """
 
 import logging
+import multiprocessing
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from fastfeed.feed.ahead import Ahead
 from fastfeed.feed.crew import Crew
 from fastfeed.feed.fetch import Fetcher, FetchRules
 from fastfeed.feed.inner import InnerLoader, InnerOptions
-from fastfeed.feed.tasks import TaskOrder
+from fastfeed.feed.tasks import Handover, TaskOrder
 
 LOG = logging.getLogger("fastfeed.loader")
 
@@ -32,6 +33,14 @@ class Made:
     options: InnerOptions
     rules: FetchRules
 
+    @property
+    def start_method(self) -> str:
+        """How workers are started, or would be."""
+        given = self.loader.multiprocessing_context if self.options.num_workers else self.options.multiprocessing_context
+        if isinstance(given, str):
+            return given
+        return str((given or multiprocessing).get_start_method())
+
 
 @dataclass(slots=True)
 class Shift:
@@ -43,6 +52,8 @@ class Shift:
     """None where nothing has to be bounded."""
     start_seconds: float
     """What starting it took the consumer."""
+    take_over: Handover | None = None
+    """From the crew before; None where there is none."""
     until: int | None = None
     """Number of the first batch that is the next crew's; None: whatever comes is this one's."""
 
@@ -75,6 +86,14 @@ def hanging(crews: list[Crew], seconds: float) -> list[str]:
     return crews[0].hanging(seconds)
 
 
+def dismiss(gone: list[Any]) -> None:
+    """Wait for the workers of a shift, in a thread, which therefore has to have the last reference: the list's."""
+    try:
+        threading.Thread(target=gone.clear, name="fastfeed-leave").start()
+    except RuntimeError as error:
+        LOG.warning("the workers before are waited for here, since there can be no thread for it: %s", error)
+
+
 class Shifts:
     """Of one pass.
 
@@ -86,6 +105,8 @@ class Shifts:
         self._queue = deque([first])
         self.crews = [first.made.crew]
         """Of all shifts; the same list throughout, so a watchman may look at it without keeping the workers."""
+        self.coming: Shift | None = None
+        """A crew that is starting, while the others go on."""
 
     @property
     def front(self) -> Shift:
@@ -97,14 +118,11 @@ class Shifts:
         """That gets the tasks."""
         return self._queue[-1]
 
-    def relieve(self, shift: Shift, following: int | None) -> None:
-        """A new crew has begun.
-
-        Args:
-            shift: The new one.
-            following: Number of its first batch; None where batches are taken as they come.
-        """
-        self.back.until = following
+    def relieve(self, shift: Shift) -> None:
+        """A new crew takes over."""
+        assert shift.take_over is not None
+        following = shift.take_over()
+        self.back.until = following if shift.made.options.sorts else None
         self._queue.append(shift)
         self.crews.append(shift.made.crew)
         self._bound()
@@ -130,15 +148,15 @@ class Shifts:
 
     def leave(self) -> None:
         """The crew in front has nothing left."""
-        # Its workers are waited for in a thread, which therefore has the last reference.
         gone = [self._queue.popleft()]
         del self.crews[0]
-        if gone[0].made.options.num_workers:
-            try:
-                threading.Thread(target=gone.clear, name="fastfeed-leave").start()
-            except RuntimeError as error:
-                LOG.warning("the workers before are waited for here, since there can be no thread for it: %s", error)
         self._bound()
+        dismiss(gone)
+
+    def dismiss_coming(self) -> None:
+        """The crew that is starting is not needed."""
+        gone, self.coming = [self.coming], None
+        dismiss(gone)
 
     def crew_of(self, error: BaseException) -> Crew | None:
         """Whose workers an error of torch's is about: those that it names, else those that are waited for."""

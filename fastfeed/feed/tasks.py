@@ -89,19 +89,19 @@ class TaskOrder:
         """
         self._base, self._epoch_of, self._most_ahead, self._tasks = base, epoch_of, most_ahead, None
 
-    def hand_over(self) -> "Tasks":
-        """The iterators that are asked for next go on with the current pass.
+    def hand_over(self, *, later: bool = False) -> "Handover":
+        """The iterators that are asked for next go on with the current pass; those before as well, until it is done.
 
-        Returns:
-            What the iterators before give; it goes on as well until it is ended.
+        Args:
+            later: Until then the next ones give tasks without work.
         """
         assert self._tasks is not None
-        before, self._tasks = self._tasks, self._tasks.beside()
-        return before
+        before, self._tasks = self._tasks, self._tasks.beside(later=later)
+        return Handover(before, self._tasks, None if later else self.current.number)
 
-    def take_back(self, tasks: "Tasks") -> None:
-        """Nothing came of the hand-over."""
-        self._tasks = tasks
+    def take_back(self, handover: "Handover") -> None:
+        """Nothing came of it."""
+        self._tasks = handover.before
 
     def __iter__(self) -> Iterator[BatchTask]:
         if self._tasks is None or not self.once:
@@ -122,18 +122,22 @@ class Tasks:
     def __init__(self, current: Pass, batches: Iterator[Any], *, batched: bool, first: list[Any] | None = None) -> None:
         self._pass, self._batches, self._batched = current, batches, batched
         self._first: list[Any] = [] if first is None else first
-        self._ended = False
+        self.ended = self.rests = False
+        """No more for this inner loader; or none with work for now."""
 
     def __iter__(self) -> "Tasks":
         return self
 
-    def beside(self) -> "Tasks":
+    def beside(self, *, later: bool) -> "Tasks":
         """Those of another inner loader: each batch goes to one of the two."""
-        return Tasks(self._pass, self._batches, batched=self._batched, first=self._first)
+        other = Tasks(self._pass, self._batches, batched=self._batched, first=self._first)
+        other.rests = later
+        return other
 
-    def end(self) -> None:
-        """No more for this inner loader."""
-        self._ended = True
+    @property
+    def coming(self) -> int:
+        """Number of the batch that is drawn next."""
+        return self._pass.number
 
     def look(self) -> None:
         """Draw the first batch now."""
@@ -142,9 +146,9 @@ class Tasks:
     def __next__(self) -> BatchTask:
         """The next batch's task; or one without work, because torch asks for a task for each batch that came."""
         current = self._pass
-        if self._ended or current.ended:
+        if self.ended or current.ended:
             raise StopIteration
-        if current.most_ahead is not None and len(current.pending) >= current.most_ahead:
+        if self.rests or (current.most_ahead is not None and len(current.pending) >= current.most_ahead):
             return BatchTask(-1, None, current.epoch, current.base)
         try:
             indices = self._first.pop() if self._first else next(self._batches)
@@ -160,6 +164,25 @@ class Tasks:
         current.pending[number] = Drawn(indices, current.start, count)
         current.number, current.start = number + 1, current.start + count
         return BatchTask(number, indices, current.epoch, current.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """From the tasks of one inner loader to those of the next."""
+
+    before: Tasks
+    after: Tasks
+    first: int | None
+    """Number of the first batch that the next one has; None while it rests."""
+
+    def __call__(self) -> int:
+        """From here on all batches go to the next.
+
+        Returns:
+            Number of its first one.
+        """
+        self.before.ended, self.after.rests = True, False
+        return self.after.coming if self.first is None else self.first
 
 
 _END = object()

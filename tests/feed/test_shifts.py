@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.context import ForkContext
+from multiprocessing.resource_tracker import ensure_running
 from typing import Any
 
 import numpy as np
@@ -101,11 +102,40 @@ def test_with_any_order(way):
 
 
 def test_with_spawned_workers(wanted):
-    told = Told()
-    assert equal(read(iter(loader(0, multiprocessing_context=None)), {}), wanted)
-    one = loader(1, multiprocessing_context="spawn")
-    assert equal(read(iter(one), {5: 2}, told), wanted)
+    """They start for seconds: those before go on until the new ones are there."""
+    told, passed = Told(), iter(loader(1, size=1000, multiprocessing_context="spawn"))
+    reference, before = iter(loader(0, size=1000)), children()
+    for number in range(500):
+        if number == 5:
+            passed.resize(2, told)
+        assert equal(numbers(next(passed)), numbers(next(reference)))
+        if passed._shifts.coming is not None:
+            assert len(passed._shifts.crews) == 1
+            time.sleep(0.1)
+    assert next(passed, None) is None
     assert [result.workers for result in told.results] == [2]
+    del passed
+    assert children() <= before
+
+
+def test_workers_that_come_too_late_are_dismissed(wanted):
+    ensure_running()
+    before, told = remains(), Told()
+    assert equal(read(iter(loader(1, multiprocessing_context="spawn")), {5: 2}, told), wanted)
+    assert [result.workers for result in told.results] == [1]
+    assert settled(before) == {}
+
+
+def test_nothing_is_left_of_workers_that_are_starting():
+    ensure_running()  # Python's own process beside spawned ones, which stays
+    before = remains()
+    passed = iter(loader(1, multiprocessing_context="spawn"))
+    next(passed)
+    passed.resize(2, Told())
+    next(passed)
+    assert passed._shifts.coming is not None
+    del passed
+    assert settled(before) == {}
 
 
 def test_taken_as_they_come_none_is_lost():
@@ -130,6 +160,9 @@ def test_the_old_crew_leaves_once_it_has_given_what_it_had():
     next(passed)
     old = children() - before
     passed.resize(1, Told())
+    while len(passed._shifts.crews) == 1:
+        next(passed)
+    assert passed._shifts.front.until == passed._pass.number - 2  # all that the new one has was drawn for it
     for _ in range(60):
         next(passed)
     deadline = time.monotonic() + 10

@@ -88,11 +88,11 @@ def test_handed_over_each_batch_goes_to_one_of_two():
     made.begin(None, int, None)
     first = iter(made)
     assert next(first).number == 0
-    before = made.hand_over()
+    handover = made.hand_over()
     second = iter(made)
-    assert before is first and second is not first and iter(made) is second
+    assert [handover.before, handover.after] == [first, second] and iter(made) is second
     assert [next(second).number, next(first).number, next(second).number] == [1, 2, 3]
-    before.end()
+    assert handover() == 1
     assert list(first) == []
     assert [task.indices for task in second] == [[5]]
     assert made.current.ended
@@ -107,3 +107,14 @@ def test_a_hand_over_that_failed_changes_nothing():
     first = iter(made)
     made.take_back(made.hand_over())
     assert iter(made) is first and [task.number for task in first] == [0, 1]
+
+
+def test_handed_over_later_the_next_one_rests_until_then():
+    made = TaskOrder([[0], [1], [2]], batched=True, once=True)
+    made.begin(None, int, None)
+    first = iter(made)
+    handover = made.hand_over(later=True)
+    second = iter(made)
+    assert [next(second).number, next(first).number, next(second).number, next(first).number] == [-1, 0, -1, 1]
+    assert handover() == 2
+    assert list(first) == [] and [task.number for task in second] == [2]
