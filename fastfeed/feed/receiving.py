@@ -66,12 +66,11 @@ class Receiver:
                 answer = self._receive()
                 if answer.number >= 0:
                     self._keep(answer)
-                    since = time.monotonic()
                     if answer.number == self.next or not self._options.sorts:
                         return answer.number
-                elif 0 < self._options.timeout < time.monotonic() - since:
+                if 0 < self._options.timeout < time.monotonic() - since:
                     msg = f"DataLoader timed out after {self._options.timeout} seconds"
-                    raise RuntimeError(msg)  # torch's words: it heard from the other workers, which have nothing to do
+                    raise RuntimeError(msg)  # torch's words: it heard from the other workers
         finally:
             if watch is not None:
                 watch.arrived()
