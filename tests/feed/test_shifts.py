@@ -257,11 +257,12 @@ class Slow:
 
 def test_a_dead_worker_of_either_crew_is_named():
     for new in (False, True):
-        passed = iter(DataLoader(Calls(Slow(2, 0.3), 64), 1, num_workers=2, prefetch_factor=2, rng="sample"))
+        passed, told = iter(DataLoader(Calls(Slow(10, 0.3), 64), 1, num_workers=2, prefetch_factor=2, rng="sample")), Told()
         next(passed)
         before = children()
-        passed.resize(1, Told())
-        next(passed)
+        passed.resize(1, told)
+        while not told.results:
+            next(passed)
         born = children() - before
         assert len(born) == 1
         old = passed._shifts.front.made.crew.workers
