@@ -43,6 +43,11 @@ class Crew:
         if workers is not None:
             _CREWS.add(self)
 
+    @property
+    def begun(self) -> bool:
+        """Whether all of its workers have begun to work."""
+        return self.workers is None or self.workers.begun
+
     def doing(self, worker: int) -> str:
         """Which sample a worker is at."""
         assert self.workers is not None

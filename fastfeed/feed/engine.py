@@ -7,50 +7,26 @@ as the loader that it stands for, so order, base seed, worker seeds and batches 
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from fastfeed.feed.crew import DYING_SECONDS, Crew, WorkerLost, about_workers, name_deaths
+from fastfeed.feed.ahead import Ahead, Room
+from fastfeed.feed.crew import Crew, WorkerLost, about_workers, name_deaths
 from fastfeed.feed.faults import ErrorCaps, FaultCounter
 from fastfeed.feed.fetch import Failure, Fetcher, FetchRules, WorkerInit, identity
-from fastfeed.feed.inner import InnerLoader, in_order_option
-from fastfeed.feed.naming import indices_text, sample_name
+from fastfeed.feed.inner import InnerLoader, InnerOptions, in_order_option
+from fastfeed.feed.naming import sample_name
 from fastfeed.feed.raised import raised
+from fastfeed.feed.receiving import Receiver
+from fastfeed.feed.shifts import Made, Resized, Shift, Shifts, Wish
 from fastfeed.feed.tasks import Pass, TaskOrder
-from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.timing import Answer, Delivery, FailureListener, Listener
-from fastfeed.feed.watchman import Watchman
 from fastfeed.feed.workers import Workers
 
 LOG = logging.getLogger("fastfeed.loader")
-_AHEAD_FACTOR = 4
-"""Where one slow batch holds up those that are done, so many times the usual number may wait for it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InnerOptions:
-    """What the inner loader is made with; the names are torch's."""
-
-    num_workers: int
-    prefetch_factor: int | None
-    pin_memory: bool
-    timeout: float
-    worker_init_fn: Any
-    multiprocessing_context: Any
-    persistent_workers: bool
-    in_order: bool
-    """The inner loader waits for its turn with each batch; otherwise it takes them as they come."""
-    sorts: bool = True
-    """Batches are handed out in the sampler's order, however they come."""
-    pin_memory_device: str = ""
-    hang_seconds: float = 0.0
-    """After how long without a batch a worker's stack is reported; 0 for never."""
-    threads: WorkerThreads | None = None
-    """Limits the threads of libraries in workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,39 +56,69 @@ class Engine:
 
     def __init__(self, dataset: Any, batches: Iterable[Any], *, once: bool, early: bool) -> None:  # noqa: ANN401
         self.dataset, self.batches, self._once, self._early = dataset, batches, once, early
-        self._kept: _Made | None = None
+        self._kept: Made | None = None
         self._last: weakref.ref[EpochIterator] | None = None
 
     def epoch(  # noqa: PLR0917
         self, options: InnerOptions, rules: FetchRules, draw: Draw, caps: ErrorCaps, listeners: Sequence[Listener] = ()
     ) -> "EpochIterator":
         """Begin a pass; persistent workers of the last pass go on if nothing has changed."""
-        ahead = options.num_workers * (options.prefetch_factor or 2)
-        most_ahead = None if options.in_order or not options.sorts or not ahead else _AHEAD_FACTOR * ahead
         made = self._kept
         if made is None or (made.options, made.rules) != (options, rules):
             self.close()
             made = self._make(options, rules, draw.generator)
-        made.order.begin(draw.base, draw.epoch_of, most_ahead, draw.round_batches)
+        ahead = _ahead(options)
+        made.order.begin(draw.base, draw.epoch_of, None if ahead is None else ahead.most, draw.round_batches)
         made.moved = draw.moved
         made.loader.generator = draw.generator
-        inner = iter(made.loader)
-        if options.num_workers:
-            name_deaths()
+        shift = _started(made, ahead)
         if not options.persistent_workers:
-            return EpochIterator(self, made, inner, caps, listeners)
+            return EpochIterator(self, shift, caps, listeners)
         self._kept = made
         last = None if self._last is None else self._last()
         if last is not None and last.made is made:  # as in torch, a loader with persistent workers has one iterator
-            last.begin(inner, caps, listeners)
+            last.begin(shift, caps, listeners)
             return last
-        begun = EpochIterator(self, made, inner, caps, listeners)
+        begun = EpochIterator(self, shift, caps, listeners)
         self._last = weakref.ref(begun)
         return begun
 
-    def _make(self, options: InnerOptions, rules: FetchRules, generator: torch.Generator | None) -> "_Made":
+    def relief(self, made: Made, options: InnerOptions, *, later: bool) -> Shift:
+        """Another inner loader, which takes over the pass of one.
+
+        Args:
+            made: That one.
+            options: Of the other.
+            later: Its workers are started, but get no work before it does take over.
+
+        Raises:
+            OSError: Its workers cannot be started. Then nothing has changed.
+        """
+        seed = made.loader.generator.initial_seed()  # worker seeds are those of a pass that began with this crew
+        fresh = self._make(options, made.rules, torch.Generator().manual_seed(seed), made.order)
+        fresh.moved = made.moved
+        handover = made.order.hand_over(later=later)
+        try:
+            shift = _started(fresh, _ahead(options))
+        except BaseException:
+            made.order.take_back(handover)
+            raise
+        shift.take_over = handover
+        return shift
+
+    def keep(self, made: Made, instead: Made) -> None:
+        """It has taken over from another one: if workers persist, they are its workers."""
+        if made.options.persistent_workers:
+            self._kept = made
+        elif self._kept is instead:
+            self._kept = None
+
+    def _make(
+        self, options: InnerOptions, rules: FetchRules, generator: torch.Generator | None, order: TaskOrder | None = None
+    ) -> Made:
         count = options.num_workers
-        order = TaskOrder(self.batches, batched=rules.batched, once=self._once, early=self._early)
+        if order is None:
+            order = TaskOrder(self.batches, batched=rules.batched, once=self._once, early=self._early)
         workers = Workers(count, stacks=options.hang_seconds > 0 or options.timeout > 0) if count else None
         init = None
         if workers is not None:
@@ -127,9 +133,9 @@ class Engine:
             persistent_workers=options.persistent_workers, pin_memory_device=options.pin_memory_device,
             **in_order_option(in_order=options.in_order),
         )  # fmt: skip
-        return _Made(loader, fetcher, order, Crew(workers, order, self.dataset), options, rules)
+        return Made(loader, fetcher, order, Crew(workers, order, self.dataset), options, rules)
 
-    def forget(self, made: "_Made") -> None:
+    def forget(self, made: Made) -> None:
         """Its workers cannot be used again."""
         if self._kept is made:
             self.close()
@@ -139,19 +145,18 @@ class Engine:
         self._kept = self._last = None
 
 
-@dataclass(slots=True)
-class _Made:
-    """An inner loader and what belongs to it. It knows no engine: a circle would keep workers until it is collected."""
+def _ahead(options: InnerOptions) -> Ahead | None:
+    """Where batches wait for their turn, how many may."""
+    bounded = options.sorts and not options.in_order and options.in_flight > 0
+    return Ahead(options.in_flight, Room.now()) if bounded else None
 
-    loader: InnerLoader
-    fetcher: Fetcher
-    """In this process; workers have copies."""
-    order: TaskOrder
-    crew: Crew
-    options: InnerOptions
-    rules: FetchRules
-    moved: Callable[[], bool] = bool
-    """Draw's, of the last pass."""
+
+def _started(made: Made, ahead: Ahead | None) -> Shift:
+    began = time.monotonic()
+    inner = iter(made.loader)
+    if made.options.num_workers:
+        name_deaths()
+    return Shift(made, inner, ahead, time.monotonic() - began)
 
 
 @dataclass(slots=True)
@@ -172,30 +177,95 @@ class Handed:
 class EpochIterator:
     """One pass over the data: what ``iter(loader)`` gives."""
 
-    def __init__(  # noqa: PLR0917
-        self, engine: Engine, made: _Made, inner: Iterator[Any], caps: ErrorCaps, listeners: Sequence[Listener] = ()
-    ) -> None:
-        self._engine, self.made = engine, made
-        seconds = made.options.hang_seconds
-        watched = made.options.num_workers > 0 and seconds > 0
-        self._watch = Watchman(partial(made.crew.hanging, seconds), seconds) if watched else None
-        self.begin(inner, caps, listeners)
+    def __init__(self, engine: Engine, shift: Shift, caps: ErrorCaps, listeners: Sequence[Listener] = ()) -> None:
+        self._engine = engine
+        self.begin(shift, caps, listeners)
 
-    def begin(self, inner: Iterator[Any], caps: ErrorCaps, listeners: Sequence[Listener] = ()) -> None:
-        """A pass begins, with the iterator of the inner loader."""
+    def begin(self, shift: Shift, caps: ErrorCaps, listeners: Sequence[Listener] = ()) -> None:
+        """A pass begins, with an inner loader that was started."""
         self._listeners = listeners
         self._given: float | None = None
         """When the batch before was handed out."""
-        self._inner = inner
+        self._shifts = Shifts(shift)
+        self._receiver = Receiver(self._shifts)
+        self._options = shift.made.options
+        self._wish: Wish | None = None
+        self._then: Callable[[Resized], None] = _nobody
+        """Who is told of the crew that is coming."""
         self._pass: Pass = self.made.order.current
         counts = any(getattr(listener, "needs_length", True) for listener in listeners)
         self._length = _length(self.made.order) if counts else None
-        self._early: dict[int, Answer] = {}
-        """Batches that came before their turn."""
-        self._next = 0
-        self._broken: str | None = None
         self.handed = Handed()
         self.faults = FaultCounter(caps)
+
+    @property
+    def made(self) -> Made:
+        """The inner loader that gets the tasks."""
+        return self._shifts.back.made
+
+    @property
+    def start_seconds(self) -> float:
+        """What starting the workers took, or, for persistent ones, having them begin again."""
+        return self._shifts.back.start_seconds
+
+    def resize(self, workers: int, then: Callable[[Resized], None]) -> None:
+        """Go on with another number of workers, from one of the next calls on. No batch is lost, made twice or out of order.
+
+        Args:
+            workers: How many; 0 makes batches in this process.
+            then: Is told when it is done, or that it could not be.
+
+        Raises:
+            RuntimeError: In torch mode, where random numbers depend on the workers.
+        """
+        if not self.made.order.once:
+            msg = "the number of workers changes only in sample mode: in torch mode batches depend on it"
+            raise RuntimeError(msg)
+        # New processes keep what they are forked with: a moment is awaited when no batch waits for its turn, but not for long.
+        self._wish = Wish(workers, then, self._receiver.next + 2 * self.made.options.in_flight)
+
+    def _change(self) -> None:
+        """Another number of workers is wished for, or on its way."""
+        wish, shifts = self._wish, self._shifts
+        if shifts.coming is None:
+            if wish is not None and (not self._receiver.early or self._receiver.next >= wish.latest):
+                self._resize(wish)
+        elif self._pass.ended:
+            shifts.dismiss_coming()
+            self._then(Resized(self.made.options.num_workers, 0.0, None))
+        elif shifts.coming.made.crew.begun:
+            shift, shifts.coming = shifts.coming, None
+            self._relieve(shift, self._then)
+            self._receiver.greet(shift)
+
+    def _resize(self, wish: Wish) -> None:
+        """Done before the next batch is looked for: where it would be waited for, starting workers costs nothing."""
+        self._wish, made, began = None, self.made, time.monotonic()
+        workers = made.options.num_workers if self._pass.ended else wish.workers  # nothing is left for others to do
+        if workers == made.options.num_workers:
+            wish.then(Resized(workers, 0.0, None))
+            return
+        persistent = self._options.persistent_workers and workers > 0
+        timeout = self._options.timeout if workers else 0.0  # as in torch, there is none without workers
+        options = replace(self._options, num_workers=workers, persistent_workers=persistent, timeout=timeout)
+        # Processes that are not forked start for seconds: they get work when they are there, and until then those before do it.
+        later = workers > 0 and options.sorts and made.start_method != "fork"
+        try:
+            shift = self._engine.relief(made, options, later=later)
+        except OSError as error:
+            wish.then(Resized(made.options.num_workers, time.monotonic() - began, str(error)))
+            return
+        if later:
+            self._shifts.coming, self._then = shift, wish.then
+        else:
+            self._relieve(shift, wish.then)
+
+    def _relieve(self, shift: Shift, then: Callable[[Resized], None]) -> None:
+        """A crew that was started takes over."""
+        before = self.made
+        self._shifts.relieve(shift)
+        self._engine.keep(shift.made, before)
+        then(Resized(shift.made.options.num_workers, shift.start_seconds, None))
 
     def __iter__(self) -> "EpochIterator":
         return self
@@ -211,15 +281,17 @@ class EpochIterator:
             RuntimeError: A worker died or took longer than timeout; the message names the samples.
             DecodeError: on_error tolerates no more.
         """
-        if self._broken is not None:
-            raise RuntimeError(self._broken)
+        if self._receiver.broken is not None:
+            raise RuntimeError(self._receiver.broken)
         if not self.handed.batches and self.made.moved():
             self._begin_anew()
         asked = time.monotonic()
         try:
-            answer = self._take()
+            if self._wish is not None or self._shifts.coming is not None:
+                self._change()
+            answer = self._receiver.take()
         except RuntimeError as error:
-            if not about_workers(error) or self.made.crew.workers is None:
+            if not about_workers(error) or self._shifts.crew_of(error) is None:
                 raise
             raise self._lost(error)  # noqa: B904 - it has its cause; a name for it would make a circle with this frame
         self._count(answer.number, answer.failures)
@@ -235,7 +307,7 @@ class EpochIterator:
         now, handed = time.monotonic(), self.handed
         delivery = Delivery(
             answer.number, now - asked, 0.0 if self._given is None else asked - self._given,
-            min(max(0.0, answer.times.ended - asked), now - asked), self.made.options.num_workers, handed.count,
+            min(max(0.0, answer.times.ended - asked), now - asked), self._shifts.front.made.options.num_workers, handed.count,
             None if self._length is None else max(0, self._length - handed.batches), answer.times,
             len(answer.failures),
         )  # fmt: skip
@@ -245,17 +317,18 @@ class EpochIterator:
 
     def _begin_anew(self) -> None:
         """With another epoch. What was fetched ahead is dropped, and its workers end unless they are persistent."""
-        self._early.clear()
-        self._inner = iter(())
-        self.made.order.begin_anew()
-        self._inner = iter(self.made.loader)
-        self._pass = self.made.order.current
-        if self.made.options.num_workers:
-            name_deaths()
+        made = self.made
+        self.close()
+        made.order.begin_anew()
+        self._shifts = Shifts(_started(made, _ahead(made.options)))
+        self._receiver = Receiver(self._shifts)
+        self._pass = made.order.current
 
     def _lost(self, error: RuntimeError) -> WorkerLost:
-        lost = self.made.crew.lost(error)
-        self._broken = str(lost)
+        crew = self._shifts.crew_of(error)
+        assert crew is not None
+        lost = crew.lost(error)
+        self._receiver.broken = str(lost)
         self._engine.forget(self.made)
         return lost
 
@@ -263,7 +336,8 @@ class EpochIterator:
         for listener in self._listeners:
             if isinstance(listener, FailureListener):
                 listener.failed()
-        original, self.made.fetcher.original = self.made.fetcher.original, None
+        fetcher = self._shifts.front.made.fetcher
+        original, fetcher.original = fetcher.original, None
         return raised(failure, self._engine.dataset, number, original)
 
     def _count(self, number: int, failures: list[Failure]) -> None:
@@ -280,74 +354,15 @@ class EpochIterator:
         if self.made.rules.on_error != "raise":
             self.faults.batch(drawn.count, failed)
 
-    # ------------------------------------------------------------------------------------------------ what comes back
-    def _take(self) -> Answer:
-        """The batch whose turn it is."""
-        if self._next not in self._early:
-            self._next = self._await()
-        answer = self._early.pop(self._next)
-        self._next += 1
-        return answer
-
-    def _await(self) -> int:
-        """Receive until the batch whose turn it is has come; its number. Where nothing is sorted, any batch has its turn."""
-        since = time.monotonic()
-        if self._watch is not None:
-            self._watch.waiting()
-        try:
-            while True:
-                answer = self._receive()
-                if answer.number >= 0:
-                    self._early[answer.number], since = answer, time.monotonic()
-                    if answer.number == self._next or not self.made.options.sorts:
-                        return answer.number
-                elif 0 < self.made.options.timeout < time.monotonic() - since:
-                    msg = f"DataLoader timed out after {self.made.options.timeout} seconds"
-                    raise RuntimeError(msg)  # torch's words: it heard from the other workers, which have nothing to do
-        finally:
-            if self._watch is not None:
-                self._watch.arrived()
-
-    def _receive(self) -> Answer:
-        try:
-            found: Answer = next(self._inner)
-        except StopIteration:
-            self._prove_complete()
-            raise
-        except Exception as error:  # torch gives on whatever went wrong in a worker: here it is told apart, and raised
-            if self._pass.sampler_failed or about_workers(error):
-                raise
-            if str(error).startswith("Caught "):  # of worker_init_fn: such a worker cannot go on
-                self._broken = str(error)
-                error.__traceback__ = None  # torch's frames make a circle with it, which would keep the workers for a while
-                raise
-            lost = self.made.crew.obituary(DYING_SECONDS) if isinstance(error, OSError | EOFError | RuntimeError) else None
-            if lost is None:
-                raise
-            raise RuntimeError(lost) from error  # a worker died while it handed over a tensor
-        return found
-
-    def _prove_complete(self) -> None:
-        """Everything that the sampler gave was delivered."""
-        pending = self._pass.pending
-        if pending:
-            first = next(iter(pending))
-            msg = (
-                f"the epoch ended with {len(pending)} batches missing, the first is batch {first} "
-                f"{indices_text(pending[first].indices)}: this is a fault of the loader, please report it"
-            )
-            raise RuntimeError(msg)
-
     def close(self) -> None:
         """End the pass: workers stop, unless they are persistent; what was fetched ahead is dropped."""
-        if self._watch is not None:
-            self._watch.stop()
-        self._early.clear()
-        self._inner = iter(())
+        self._receiver.stop()
+        self._shifts = Shifts(replace(self._shifts.back, inner=iter(())))
+        self._receiver = Receiver(self._shifts)
 
-    def __del__(self) -> None:
-        if getattr(self, "_watch", None) is not None:
-            self._watch.stop()  # type: ignore[union-attr]
+
+def _nobody(result: Resized) -> None:
+    """Is told nothing."""
 
 
 def _length(order: TaskOrder) -> int | None:

@@ -102,6 +102,8 @@ class FetchRules:
     """How many replacements are tried for one sample."""
     passage: Passage | None = None
     """How batches go from workers to the main process; None without workers."""
+    tuned: bool = False
+    """Somebody corrects the number of workers, and wants to know what they wait for."""
     record: bool = False
     """Take the times of samples."""
 
@@ -128,9 +130,10 @@ class Fetcher:
     def __getitem__(self, task: BatchTask) -> Answer:
         """The batch, or what went wrong with it."""
         if task.number < 0:
+            self._at(DONE)  # from now on it is known that this worker has begun
             time.sleep(_REST_SECONDS)
             return Answer(task.number, None, [])
-        clock = Clock()
+        clock = Clock(queued=self.rules.tuned)
         if self.whereabouts is not None and self.worker != MAIN:
             self.whereabouts.begin(self.worker, task.number)
         failures: list[Failure] = []

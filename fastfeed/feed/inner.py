@@ -2,15 +2,18 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.environment import workers_begin
+from fastfeed.feed.threads import WorkerThreads
 
 HAS_IN_ORDER = "in_order" in inspect.signature(TorchDataLoader.__init__).parameters
 """From torch 2.7 on."""
+_USUAL_AHEAD = 2
 
 
 class InnerLoader(TorchDataLoader[Any]):
@@ -51,3 +54,35 @@ def ask_before_sharing(allowed: Callable[[int], bool]) -> None:
             return cls(size)
 
     torch.UntypedStorage._new_shared = classmethod(new_shared)  # type: ignore[method-assign, assignment]  # noqa: SLF001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InnerOptions:
+    """What the inner loader is made with; the names are torch's."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    pin_memory: bool
+    timeout: float
+    worker_init_fn: Any
+    multiprocessing_context: Any
+    persistent_workers: bool
+    in_order: bool
+    """The inner loader waits for its turn with each batch; otherwise it takes them as they come."""
+    sorts: bool = True
+    """Batches are handed out in the sampler's order, however they come."""
+    pin_memory_device: str = ""
+    hang_seconds: float = 0.0
+    """After how long without a batch a worker's stack is reported; 0 for never."""
+    threads: WorkerThreads | None = None
+    """Limits the threads of libraries in workers."""
+
+    @property
+    def ahead_each(self) -> int:
+        """Batches that a worker makes ahead."""
+        return self.prefetch_factor or _USUAL_AHEAD
+
+    @property
+    def in_flight(self) -> int:
+        """Batches that workers have been given and that were not received."""
+        return self.num_workers * self.ahead_each

@@ -12,23 +12,25 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 
 from fastfeed.errors import NotResumable, UsageError
+from fastfeed.feed.autotune import Autotune, Ear, tuned
 from fastfeed.feed.collecting import Collector
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.drawing import Asked, EpochWatch, drawn_from, sampler_of, set_epoch
-from fastfeed.feed.engine import Draw, Engine, InnerOptions
+from fastfeed.feed.engine import Draw, Engine
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.indexed import indexed
-from fastfeed.feed.inner import in_order_option
+from fastfeed.feed.inner import InnerOptions, in_order_option
 from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.planning import PlannedLoader, planner_of, raise_descriptors, request_of
 from fastfeed.feed.position import Position
 from fastfeed.feed.ranks import Distributed
+from fastfeed.feed.seeds import drawn_base
 from fastfeed.feed.skipping import Skip
 from fastfeed.feed.stats import LoaderStats, told
 from fastfeed.feed.streaming import Streaming
 from fastfeed.feed.swapped import asking, notice_swap
-from fastfeed.feed.switches import plain_plan, switches
+from fastfeed.feed.switches import plain_plan, prove_rng, prove_stream, switches
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.warned import tell_of_generators, tell_of_ranks
 
@@ -36,7 +38,7 @@ _RESUMPTION = ("state_dict", "load_state_dict")
 LOG = logging.getLogger("fastfeed.loader")
 
 
-class DataLoader(PlannedLoader, TorchDataLoader[Any]):
+class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two are laid out alike (feed/standin.py)
     """A torch DataLoader: its arguments, their order, meaning, errors and attributes; what is left out is decided.
 
     Two modes of random numbers. *Torch mode*, where num_workers is given and neither seed nor rng asks for more: order,
@@ -55,7 +57,7 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
         shuffle: Draw in random order.
         sampler: Draws indices.
         batch_sampler: Draws lists of indices.
-        num_workers: Processes; left out, it is decided. 0 is 0.
+        num_workers: Processes; left out, it is decided, and corrected while training runs. 0 is 0.
         collate_fn: From a list of samples to a batch.
         pin_memory: Copy batches into pinned memory; left out, it is decided.
         drop_last: Leave out the last batch if it is not full; with distributed also what does not go round the ranks.
@@ -87,6 +89,9 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
     Raises:
         ValueError: As torch's; UsageError, which is one, for options of ours.
     """
+
+    _autotune: Autotune | None = None
+    """From the first pass on, where there is something to tune."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - torch's signature, then ours
         self,
@@ -121,8 +126,8 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
         autotune: bool | None = None,
         record: bool = True,
     ) -> None:
-        _prove_rng(rng)
-        _prove_stream(dataset, {"rng": rng == "sample", "on_error": on_error != "raise", "with_index": with_index})
+        prove_rng(rng)
+        prove_stream(dataset, {"rng": rng == "sample", "on_error": on_error != "raise", "with_index": with_index})
         prove_policy(
             on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error
         )
@@ -170,30 +175,46 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
         """Begin an epoch."""
         if self.disabled or isinstance(self.dataset, IterDataPipe):
             return super().__iter__()
-        if self.num_workers:
-            self.check_worker_number_rationality()  # as torch does each time
-            self.open_passage(torch_numbers=self.rng == "torch")
+        ears = self._prepare_workers()
         if isinstance(self.dataset, IterableDataset):
             stream = iter(self._stream())
             stream.collector = self._collector.begin() if self.record else None
             return stream
-        if not self._told:
-            self._told = True
-            tell_of_ranks(self.distributed, self.sampler, self.batch_sampler)
-            tell_of_generators(self.dataset if self.num_workers else None, each_sample=self.rng == "sample")
-            raise_descriptors(self.plan)
-            for line in self.plan.costs:
-                LOG.info("%s", line)
+        self._tell()
         self._epoch += 1
         self._watch.begin(drawn_from(self.sampler, self.batch_sampler), moves=self.rng == "sample")
-        listeners, caps = [self._collector.begin()] if self.record else [], self.error_caps or ErrorCaps()
-        begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), caps, listeners)
+        heard = [self._collector.begin()] if self.record else []
+        caps = self.error_caps or ErrorCaps()
+        begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), caps, [*heard, *ears])
+        for ear in ears:
+            ear.follow(begun)
         if self._position is not None:
             self._position.begin(begun)
         if not self.with_index:
             return begun
         valid = None if self._position is None else lambda: self.valid
         return indexed(begun, self.dataset, batched=self.batch_sampler is not None, valid=valid)
+
+    def _prepare_workers(self) -> list[Ear]:
+        """Settle how many workers the next pass has and how their batches come; who hears of these, to correct the number."""
+        self._autotune = tuned(self, self._autotune)
+        ears = [] if self._autotune is None else self._autotune.begin(self)
+        if self.num_workers and not self.plan.decided:
+            self.check_worker_number_rationality()  # as torch does each time
+        if self.num_workers or ears:
+            self.open_passage(torch_numbers=self.rng == "torch")
+        return ears
+
+    def _tell(self) -> None:
+        """What the user is told once, when the first pass begins."""
+        if self._told:
+            return
+        self._told = True
+        tell_of_ranks(self.distributed, self.sampler, self.batch_sampler)
+        tell_of_generators(self.dataset if self.num_workers else None, each_sample=self.rng == "sample")
+        raise_descriptors(self.plan)
+        for line in self.plan.costs:
+            LOG.info("%s", line)
 
     def stats(self, since: str = "start") -> LoaderStats:
         """Where the time of batches and samples went (feed/stats.py); constant memory. Print it, or see to_json().
@@ -210,7 +231,7 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
         """What the next pass draws from. It keeps no loader: `for batch in DataLoader(...)` may be all that knows of it."""
         own, epoch, generator, base = self._own, self._epoch, self.generator, None
         if self.rng == "sample":
-            base = self.seed if self.seed is not None else 0 if own is not None else _drawn(self.generator)
+            base = self.seed if self.seed is not None else 0 if own is not None else drawn_base(self.generator)
             generator = torch.Generator().manual_seed(base & 0x7FFFFFFFFFFFFFFF)
         if own is None:
             return Draw(epoch_of=lambda: epoch, generator=generator, base=base, round_batches=self._round_batches())
@@ -253,9 +274,10 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
     def _inner_options(self) -> InnerOptions:
         workers = 0 if self._alone else self.num_workers
         return InnerOptions(
-            num_workers=workers, prefetch_factor=self.prefetch_factor if workers else None, pin_memory=self.pin_memory,
-            timeout=0 if self._alone else self.timeout, worker_init_fn=self.worker_init_fn,
-            multiprocessing_context=self.multiprocessing_context, persistent_workers=self.persistent_workers and workers > 0,
+            num_workers=workers, prefetch_factor=self.prefetch_factor, pin_memory=self.pin_memory,
+            timeout=self.timeout if workers or not (self._alone or self._plan.decided) else 0,
+            worker_init_fn=self.worker_init_fn, multiprocessing_context=self.multiprocessing_context,
+            persistent_workers=self.persistent_workers and workers > 0,
             in_order=self.in_order and self.rng == "torch", sorts=self.in_order,
             pin_memory_device=self.pin_memory_device, hang_seconds=self.hang_seconds,
             threads=WorkerThreads(self._plan.threads_per_worker, exact=self.rng == "torch"),
@@ -270,8 +292,13 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
         batched = self.batch_sampler is not None
         return FetchRules(
             batched=batched, collate=self.collate_fn, on_error=self.on_error, replace=replace,
-            record=self.record, passage=self._passage if self.num_workers else None,
+            record=self.record, passage=self._passage, tuned=self._autotune is not None,
         )  # fmt: skip
+
+    @property
+    def tuning(self) -> tuple[str, ...]:
+        """How the number of workers was corrected while training ran: what was measured, tried and decided, in sentences."""
+        return () if self._autotune is None else self._autotune.told
 
     @property
     def _is_accelerate_prepared(self) -> bool:
@@ -346,33 +373,17 @@ class DataLoader(PlannedLoader, TorchDataLoader[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the workers that are kept, as torch's would be if it could be pickled with them."""
-        state = {**self.__dict__, "_engine": None, "_streaming": None, "_passage": None, "_collector": Collector()}
+        state = {
+            **self.__dict__,
+            "_engine": None,
+            "_streaming": None,
+            "_passage": None,
+            "_autotune": None,
+            "_collector": Collector(),
+        }
         state |= {"_position": copy.copy(self._position)}
         return {name: value for name, value in state.items() if name not in _RESUMPTION}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._show_position()
-
-
-def _prove_rng(rng: object) -> None:
-    if rng not in {None, "torch", "sample"}:
-        msg = "rng is 'torch' or 'sample'"
-        raise UsageError(msg, got=repr(rng))
-
-
-def _prove_stream(dataset: object, asked: Mapping[str, bool]) -> None:
-    """Whether options about single samples can be kept.
-
-    Raises:
-        UsageError: An IterableDataset, whose samples have no index.
-    """
-    wanted = [name for name, is_asked in asked.items() if is_asked]
-    if wanted and isinstance(dataset, IterableDataset):
-        msg = f"{' and '.join(wanted)} is about samples by index, and those of an IterableDataset have none"
-        raise UsageError(msg, hint="Leave it out, or give the dataset __len__ and __getitem__.")
-
-
-def _drawn(generator: torch.Generator | None) -> int:
-    """A base seed, drawn as torch's loader draws one."""
-    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())

@@ -38,7 +38,7 @@ class Observation:
     make_seconds: float | None = None
     """Time that the worker took to make it, waiting included."""
     work_seconds: float | None = None
-    """Processor time of that."""
+    """Processor time of that, and waiting for a processor."""
     remaining: int | None = None
     """Batches of this epoch that are still to come; None for a stream."""
 

@@ -86,9 +86,20 @@ class Planner:
         if self.facts.batch_bytes is None and passage.first is not None:
             size_bytes, tensors = passage.first
             if self.learn(batch_bytes=size_bytes, batch_tensors=tensors):
-                plan = self.plan()
+                plan = _in_force(plan, self.plan())
         said = [line for line in passage.said if line not in plan.why]
         return replace(plan, why=(*plan.why, *said)) if said else plan
+
+
+def _in_force(plan: WorkerPlan, fresh: WorkerPlan) -> WorkerPlan:
+    """A new plan with the workers of one that is carried out: their number changes where it is tuned, or not at all."""
+    why = [plan.why[0], *fresh.why[1:]]
+    if fresh.num_workers != plan.num_workers:
+        why.insert(1, f"with batches as large as the first one, to begin with would have been right: {fresh.why[0]}")
+    return replace(
+        fresh, num_workers=plan.num_workers, gate=plan.gate, persistent_workers=plan.persistent_workers,
+        prefetch_factor=fresh.prefetch_factor or plan.prefetch_factor if plan.num_workers else None, why=tuple(why),
+    )  # fmt: skip
 
 
 def planner_of(

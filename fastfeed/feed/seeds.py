@@ -68,3 +68,8 @@ def states_kept() -> Iterator[None]:
         torch.set_rng_state(states[0])
         np.random.set_state(states[1])
         random.setstate(states[2])
+
+
+def drawn_base(generator: torch.Generator | None) -> int:
+    """A base seed, drawn as torch's loader draws one."""
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())

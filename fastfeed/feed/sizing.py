@@ -21,18 +21,19 @@ from fastfeed.feed.ceilings import (
     WorkerRequest,
     ceilings,
 )
-from fastfeed.feed.costs import START_SECONDS, Decision, costs
-from fastfeed.units import format_count, format_seconds
+from fastfeed.feed.costs import Decision, costs
+from fastfeed.feed.gating import against_workers
+from fastfeed.units import format_count
 
 PREFETCH_FACTOR = 2
 """As torch does."""
 USUAL_WORKERS = 4
 """What scripts ask for by habit: where the processors are there, no fewer are started, so that a short epoch, which ends before
 anything can be measured, is not slower than with them."""
-RECEIVE_SECONDS, RECEIVE_SECONDS_A_BYTE = 0.3e-3, 0.1e-9
-"""What taking a batch from a worker costs the consumer's processor: measured 0.26 ms for 512 bytes, 3 ms for 37 MiB."""
 AMPLE_SHARED_BYTES = 1 << 30
 """With less of /dev/shm the plan says what happens where that is too little."""
+BATCHES_A_WORKER = 8
+"""An epoch of fewer batches for each is not worth starting more workers than is usual."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,7 @@ def plan_workers(request: WorkerRequest, facts: SizingFacts) -> WorkerPlan:
     asked = replace(request, **dropped)
     facts = replace(facts, start_method=asked.multiprocessing_context or facts.start_method)
     pin, pin_why = _pinning(asked, facts)
-    start, start_why = _start(facts)
+    start, start_why = _start(facts, asked.batches)
     setting, ladder = _fitting(asked, facts, start if asked.num_workers is None else asked.num_workers, pin=pin)
     known = ceilings(facts, setting, asked.batches)
     gate = _gate(asked, facts) or _no_room(known)
@@ -130,12 +131,19 @@ def plan_workers(request: WorkerRequest, facts: SizingFacts) -> WorkerPlan:
     )
 
 
-def _start(facts: SizingFacts) -> tuple[int, str]:
-    """Workers to start with, were nothing but processors to count."""
+def _start(facts: SizingFacts, batches: int | None) -> tuple[int, str]:
+    """Workers to start with, were nothing but processors and the length of an epoch to count."""
     share = facts.machine.share
     half = max(1, int(share.cores / 2))
     room = next(each for each in ceilings(facts, _first(facts), None) if each.name == "processors")
     count = min(room.workers, max(USUAL_WORKERS, half))
+    worth = count if batches is None else max(USUAL_WORKERS, batches // BATCHES_A_WORKER)
+    if worth < count:
+        text = format_count(batches or 0, "batch", "batches")
+        return (
+            worth,
+            f"{worth} workers to start with: {text} an epoch are not worth starting {count}",
+        )
     workers = f"{format_count(count, 'worker')} to start with"
     if count == half:
         return count, f"{workers}: half of the physical cores ({share.why})"
@@ -228,17 +236,9 @@ def _cheap(asked: WorkerRequest, facts: SizingFacts) -> tuple[Gate, str] | None:
     """Where workers cost more than they save."""
     if facts.batch_seconds is None:
         return None
-    made = format_seconds(facts.batch_seconds)
-    receive = RECEIVE_SECONDS + RECEIVE_SECONDS_A_BYTE * (facts.batch_bytes or 0)
-    if facts.batch_seconds <= receive:
-        return "cheap", f"a batch is made here in {made}; taking it from a worker would cost about {format_seconds(receive)}"
-    begin = START_SECONDS[facts.start_method]
     persists = facts.own_dataset if asked.persistent_workers is None else asked.persistent_workers
-    if asked.batches is not None and not persists and asked.batches * facts.batch_seconds < begin:
-        work = format_seconds(asked.batches * facts.batch_seconds)
-        how = f"starting workers ({facts.start_method}) takes about {format_seconds(begin)} each epoch"
-        return "short", f"an epoch is {format_count(asked.batches, 'batch', 'batches')} of {made}, {work} in all, and {how}"
-    return None
+    size = facts.batch_bytes or 0
+    return against_workers(facts.batch_seconds, size, asked.batches, facts.start_method, persists=persists)
 
 
 def _no_room(known: tuple[Ceiling, ...]) -> tuple[Gate, str] | None:

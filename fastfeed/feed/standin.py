@@ -42,7 +42,7 @@ class DataLoader(OurDataLoader, metaclass=ABCMeta):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Of ours; or of a loader that was pickled by torch's name while torch's class stood there: it is torch's again."""
-        if "plan" in state or type(self) is not DataLoader:
+        if "_plan" in state or type(self) is not DataLoader:
             super().__setstate__(state)
         else:
             self.__dict__.update(state)

@@ -1,4 +1,4 @@
-"""What FASTFEED_OVERRIDE and FASTFEED_DISABLE make of a loader."""
+"""What FASTFEED_OVERRIDE and FASTFEED_DISABLE make of a loader, and whether its options can be kept."""
 
 import multiprocessing
 import os
@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, cast
 
 import torch
+from torch.utils.data import IterableDataset
 
 from fastfeed.environment import is_disabled, overrides
 from fastfeed.errors import UsageError, warn
@@ -104,3 +105,26 @@ def plain_plan(request: WorkerRequest) -> WorkerPlan:
         costs=(),
         processors=float(os.cpu_count() or 1),
     )
+
+
+def prove_rng(rng: object) -> None:
+    """Whether it is a mode of random numbers.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if rng not in {None, "torch", "sample"}:
+        msg = "rng is 'torch' or 'sample'"
+        raise UsageError(msg, got=repr(rng))
+
+
+def prove_stream(dataset: object, asked: Mapping[str, bool]) -> None:
+    """Whether options about single samples can be kept.
+
+    Raises:
+        UsageError: An IterableDataset, whose samples have no index.
+    """
+    wanted = [name for name, is_asked in asked.items() if is_asked]
+    if wanted and isinstance(dataset, IterableDataset):
+        msg = f"{' and '.join(wanted)} is about samples by index, and those of an IterableDataset have none"
+        raise UsageError(msg, hint="Leave it out, or give the dataset __len__ and __getitem__.")

@@ -1,11 +1,13 @@
 """What making a batch took, as the process that made it saw it. Plain values: they travel with the batch."""
 
+import os
 import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from torch.utils.data import get_worker_info
 
 from fastfeed.feed.figures import BatchRecord
 
@@ -31,6 +33,9 @@ class BatchTimes:
     """Of the tensors and arrays of the batch."""
     tensors: int
     """How many there are."""
+    queued_seconds: float = 0.0
+    """For how long the worker waited for a processor that others had: no waiting that more workers would help against. 0 in
+    the main process, where nobody asks, and where the kernel does not tell."""
     record: BatchRecord | None = None
     """Times of its samples, by stage; None where they were not recorded."""
     counters: dict[str, int] | None = None
@@ -39,7 +44,8 @@ class BatchTimes:
     def __reduce__(self) -> tuple[Any, ...]:
         record = None if self.record is None else tuple(self.record)  # each class by name takes a look-up on arrival
         return _arrived, (
-            self.worker, self.began, self.ended, self.work_seconds, self.size_bytes, self.tensors, record, self.counters,
+            self.worker, self.began, self.ended, self.work_seconds, self.size_bytes, self.tensors, self.queued_seconds, record,
+            self.counters,
         )  # fmt: skip
 
     @property
@@ -107,18 +113,42 @@ class FailureListener(Listener, Protocol):
 
 
 class Clock:
-    """Times one batch in the process that makes it."""
+    """Times one batch in the process that makes it.
 
-    __slots__ = ("_began", "_work")
+    Args:
+        queued: Ask the kernel how long processors were waited for, too: 10 us.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_began", "_queued", "_work")
+
+    def __init__(self, *, queued: bool = False) -> None:
+        self._queued = _queued_seconds() if queued else None
         self._began, self._work = time.monotonic(), time.process_time()
 
     def stop(self, worker: int, data: Any, recorded: Recorded = (None, None)) -> BatchTimes:  # noqa: ANN401 - any batch
         """The batch is made, and this was recorded of it."""
         size_bytes, tensors = size_of(data)
-        work_seconds = time.process_time() - self._work
-        return BatchTimes(worker, self._began, time.monotonic(), work_seconds, size_bytes, tensors, *recorded)
+        ended, work = time.monotonic(), time.process_time() - self._work
+        queued = 0.0 if self._queued is None else _queued_seconds() - self._queued
+        return BatchTimes(worker, self._began, ended, work, size_bytes, tensors, queued, *recorded)
+
+
+_SCHEDSTAT: dict[int, int | None] = {}
+"""By process: its file of scheduling times, which is kept open, since opening takes ten times as long as reading."""
+
+
+def _queued_seconds() -> float:
+    """How long the main thread of this worker has waited for a processor, since it began."""
+    if get_worker_info() is None:
+        return 0.0
+    own = os.getpid()
+    if own not in _SCHEDSTAT:
+        try:
+            _SCHEDSTAT[own] = os.open("/proc/self/schedstat", os.O_RDONLY)
+        except FileNotFoundError:
+            _SCHEDSTAT[own] = None  # a kernel without it
+    descriptor = _SCHEDSTAT[own]
+    return 0.0 if descriptor is None else int(os.pread(descriptor, 64, 0).split()[1]) / 1e9
 
 
 def size_of(data: Any) -> tuple[int, int]:  # noqa: ANN401 - any batch

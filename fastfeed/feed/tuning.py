@@ -119,6 +119,18 @@ class Tuner:
         self._window = Window(self.workers, settle=0)
         return self._decide()
 
+    def learn(self, plan: WorkerPlan) -> Resize | None:
+        """The plan was made anew, since more is known, such as the size of batches.
+
+        Returns:
+            Fewer workers, where there is no room for as many as there are.
+        """
+        self._plan = plan
+        lowest = plan.lowest(waiting=True)
+        if not 0 < lowest.workers < self.workers:
+            return None
+        return self._resize(Resize(lowest.workers, f"{format_count(lowest.workers, 'worker')}: {lowest.why}"))
+
     def epoch_began(self) -> Resize | None:
         """A new epoch begins, perhaps with new workers.
 
@@ -126,10 +138,11 @@ class Tuner:
             A number of workers that was not worth a restart within the epoch before.
         """
         short = 0 < self._epoch_batches < self.workers + self._window.size
-        self._short_epochs, self._epoch_batches = self._short_epochs + 1 if short else 0, 0
+        batches, self._epoch_batches = self._epoch_batches, 0
+        self._short_epochs = self._short_epochs + 1 if short else 0
         self._window.interrupt(settle=max(1, self.workers))
         deferred, self._deferred = self._deferred, None
-        if deferred is None or self._trials >= MOST_TRIALS:
+        if deferred is None or self._trials >= MOST_TRIALS or not self._worth_starting(deferred, batches):
             return None
         self._trials += 1
         self.stopped = None
@@ -144,6 +157,7 @@ class Tuner:
         return None if self.workers else self._plan.why[0]
 
     def _decide(self) -> Resize | Stop | None:
+        before, self._deferred = self._deferred, None
         found = self._proposal()
         over = self._batches >= BUDGET_BATCHES and self._seconds >= BUDGET_SECONDS
         if isinstance(found, Resize) and (over or self._trials >= MOST_TRIALS):
@@ -153,7 +167,7 @@ class Tuner:
             if self._worth(found):
                 self._trials += 1
                 return self._resize(found)
-            if found != self._deferred:
+            if found != before:
                 self.log.append(f"not within this epoch, whose rest gains less than the change costs: {found.why}")
             self._deferred = found
             return self._stop(f"the consumer no longer waits; {found.why}") if found.workers < self.workers else None
@@ -182,8 +196,18 @@ class Tuner:
         if to.workers < self.workers:
             rest = BUDGET_SECONDS if self._remaining is None else self._remaining * here.batch_seconds
             return self.start_seconds <= SHRINK_COST * rest
-        saved = here.batch_seconds - max(here.own_seconds, here.batch_seconds * self.workers / to.workers)
-        return self._remaining is None or saved * self._remaining > self.start_seconds
+        return self._remaining is None or self._saved(to) * self._remaining > self.start_seconds
+
+    def _worth_starting(self, to: Resize, batches: int) -> bool:
+        """Whether an epoch of so many batches gains what starting more workers each time costs."""
+        if to.workers < self.workers or self._plan.persistent_workers:
+            return True
+        return self._saved(to) * batches > self.start_seconds * (to.workers / self.workers - 1)
+
+    def _saved(self, to: Resize) -> float:
+        """Seconds a batch that more workers should gain."""
+        here = self._points[self.workers]
+        return here.batch_seconds - max(here.own_seconds, here.batch_seconds * self.workers / to.workers)
 
     def _watch(self, seen: Observation) -> Resize | Stop | None:
         """After the stop: begin again where the consumer waits, again and again, and did not before."""

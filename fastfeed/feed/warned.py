@@ -12,8 +12,8 @@ from fastfeed.feed.kept import KeptSampler
 from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.ranks import Distributed
 
-_TO_THE_LOOP = 3
-"""From a warning here to the loop over the loader: this room's function, the loader's __iter__, the loop."""
+_TO_THE_LOOP = 4
+"""From a warning here to the loop over the loader: this room's function, the loader's _tell and __iter__, the loop."""
 
 
 def tell_of_ranks(distributed: Distributed, sampler: Any, batch_sampler: Any) -> None:  # noqa: ANN401 - the user's

@@ -85,6 +85,11 @@ class Workers:
         batch, position = self.whereabouts.rows[worker, :2].tolist()
         return batch, position
 
+    @property
+    def begun(self) -> bool:
+        """Whether all of them have begun to work, if only on tasks without any."""
+        return bool((self.whereabouts.rows[:, 1] == DONE).all())
+
     def busy_seconds(self, worker: int) -> float | None:
         """For how long a worker is at its batch; None where it has none that it is not done with."""
         batch, position, since = self.whereabouts.rows[worker, :3].tolist()

@@ -26,7 +26,7 @@ def delivery(number, worker=0, *, recorded=True, indices=None, counters=None, fa
         given = list(range(number * SAMPLES, (number + 1) * SAMPLES)) if indices is None else indices
         record = Timed(("fetch", "read", "decode"), given, table, (), 1000 * number).record()
     began = 100.0 + number
-    times = BatchTimes(worker, began, began + 0.25, 0.125, 1000, 2, record, counters)
+    times = BatchTimes(worker, began, began + 0.25, 0.125, 1000, 2, 0.0, record, counters)
     return Delivery(number, 0.5, 0.0 if number == 0 else 2.0, 0.375, 2, SAMPLES, None, times, failures)
 
 
@@ -99,7 +99,7 @@ def test_totals_do_not_change_afterwards():
 
 def test_divided_stages_are_counted():
     record = Timed(("fetch",), [], np.full((4, 1), 5.0), ("fetch",), None).record()
-    times = BatchTimes(0, 1.0, 2.0, 0.5, 0, 0, record)
+    times = BatchTimes(0, 1.0, 2.0, 0.5, 0, 0, record=record)
     found = collected(*[Delivery(number, 0.0, 0.0, 0.0, 1, 4, None, times) for number in range(3)]).totals(epoch_only=True)
     assert found.divided == {"fetch": 3} and not found.slowest
 

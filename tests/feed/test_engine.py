@@ -1,9 +1,10 @@
 import pytest
 from loading import At, Calls, Numbers, Raise, Raises, children
 
-from fastfeed.feed.engine import Draw, Engine, InnerOptions
+from fastfeed.feed.engine import Draw, Engine
 from fastfeed.feed.faults import ErrorCaps
 from fastfeed.feed.fetch import FetchRules
+from fastfeed.feed.inner import InnerOptions
 
 OPTIONS = InnerOptions(
     num_workers=0, prefetch_factor=None, pin_memory=False, timeout=0, worker_init_fn=None, multiprocessing_context=None,

@@ -176,6 +176,15 @@ def test_an_epoch_of_three_batches():
     assert plan({"batches": 3}).num_workers == 3
 
 
+@pytest.mark.parametrize(("batches", "workers"), [(5, 4), (40, 5), (63, 7), (64, 8), (1000, 8)])
+def test_a_short_epoch_is_not_worth_many_workers(batches, workers):
+    found = plan({"batches": batches})
+    assert found.num_workers == workers
+    assert found.why[0].startswith(
+        f"{workers} workers to start with: {'half' if workers == 8 else f'{batches} batches an epoch'}"
+    )
+
+
 @pytest.mark.parametrize(
     ("request_", "facts", "gpus", "pinned"),
     [({}, {}, 1, True), ({}, {}, 0, False), ({}, {"accelerator": False}, 1, False), ({}, {"accelerator": True}, 0, True),

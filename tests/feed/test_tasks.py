@@ -98,3 +98,40 @@ def test_a_pass_may_begin_anew():
     made.begin_anew()
     assert [(task.number, task.indices, task.epoch, task.base) for task in made] == [(0, [0, 1], 9, 5), (1, [2], 9, 5)]
     assert made.current is not first
+
+
+def test_handed_over_each_batch_goes_to_one_of_two():
+    made = TaskOrder([[0], [1, 2], [3], [4], [5]], batched=True, once=True, early=True)
+    made.begin(None, int, None)
+    first = iter(made)
+    assert next(first).number == 0
+    handover = made.hand_over()
+    second = iter(made)
+    assert [handover.before, handover.after] == [first, second] and iter(made) is second
+    assert [next(second).number, next(first).number, next(second).number] == [1, 2, 3]
+    assert handover() == 1
+    assert list(first) == []
+    assert [task.indices for task in second] == [[5]]
+    assert made.current.ended
+    assert {n: (d.start, d.count) for n, d in made.current.pending.items()} == {
+        0: (0, 1), 1: (1, 2), 2: (3, 1), 3: (4, 1), 4: (5, 1),
+    }  # fmt: skip
+
+
+def test_a_hand_over_that_failed_changes_nothing():
+    made = TaskOrder([[0], [1]], batched=True, once=True)
+    made.begin(None, int, None)
+    first = iter(made)
+    made.take_back(made.hand_over())
+    assert iter(made) is first and [task.number for task in first] == [0, 1]
+
+
+def test_handed_over_later_the_next_one_rests_until_then():
+    made = TaskOrder([[0], [1], [2]], batched=True, once=True)
+    made.begin(None, int, None)
+    first = iter(made)
+    handover = made.hand_over(later=True)
+    second = iter(made)
+    assert [next(second).number, next(first).number, next(second).number, next(first).number] == [-1, 0, -1, 1]
+    assert handover() == 2
+    assert list(first) == [] and [task.number for task in second] == [2]

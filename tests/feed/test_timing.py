@@ -1,3 +1,4 @@
+import os
 import time
 from multiprocessing.reduction import ForkingPickler
 
@@ -6,10 +7,11 @@ import pytest
 import torch
 from loading import Calls
 
-from fastfeed.feed.engine import Draw, Engine, InnerOptions
+from fastfeed.feed.engine import Draw, Engine
 from fastfeed.feed.faults import ErrorCaps
 from fastfeed.feed.fetch import MAIN, FetchRules
 from fastfeed.feed.figures import Timed
+from fastfeed.feed.inner import InnerOptions
 from fastfeed.feed.timing import Answer, BatchTimes, Clock, Delivery, size_of
 
 
@@ -77,6 +79,36 @@ def test_processor_time_is_told_apart_from_waiting():
     assert busy.work_seconds >= 0.05
 
 
+def spin(until: float) -> None:
+    while time.process_time() < until:
+        pass
+
+
+class Spinning:
+    """A sample takes some processor time, on a processor that other workers want as well."""
+
+    def __call__(self, index: int) -> int:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        spin(time.process_time() + 0.05)
+        return index
+
+
+def test_waiting_for_a_processor_is_told_apart_from_waiting_for_data():
+    engine = Engine(Calls(Spinning(), 16), [[number] for number in range(16)], once=True, early=False)
+    ear = Ear()
+    options = InnerOptions(
+        num_workers=3, prefetch_factor=2, pin_memory=False, timeout=0, worker_init_fn=None, multiprocessing_context=None,
+        persistent_workers=False, in_order=True,
+    )  # fmt: skip
+    rules, draw = FetchRules(batched=True, collate=collate, tuned=True), Draw(epoch_of=int, generator=None)
+    list(engine.epoch(options, rules, draw, ErrorCaps(), [ear]))
+    queued = sum(one.times.queued_seconds for one in ear.heard[3:])
+    assert queued > 0.2 * sum(one.times.make_seconds for one in ear.heard[3:])
+    for one in ear.heard:
+        assert one.times.queued_seconds + one.times.work_seconds <= 1.05 * one.times.make_seconds + 0.02
+    assert {one.times.queued_seconds for one in [*deliveries(0), *deliveries(1)]} == {0.0}
+
+
 @pytest.mark.filterwarnings("ignore:Sparse invariant")
 def test_sizes():
     assert size_of(torch.zeros(4, 3)) == (48, 1)
@@ -102,5 +134,5 @@ def test_a_batch_that_contains_itself_has_no_size():
 
 def test_times_arrive_as_they_were_sent():
     record = Timed(("fetch",), [3], np.array([[5.0]]), (), None).record()
-    for times in (BatchTimes(1, 2.0, 3.0, 0.5, 6, 7), BatchTimes(1, 2.0, 3.0, 0.5, 6, 7, record, {"hits": 3})):
+    for times in (BatchTimes(1, 2.0, 3.0, 0.5, 6, 7), BatchTimes(1, 2.0, 3.0, 0.5, 6, 7, 0.25, record, {"hits": 3})):
         assert ForkingPickler.loads(ForkingPickler.dumps(times)) == times

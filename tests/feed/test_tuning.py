@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -118,7 +119,7 @@ def batch(workers: int, wait: float = 0.0, step: float = 0.05, **more) -> Observ
     return Observation(wait_seconds=wait, step_seconds=step, workers=workers, **more)
 
 
-def drive(tuner: Tuner, waits: Callable[[int], float], batches: int, **more) -> list[Resize | Stop]:
+def drive(tuner: Tuner, waits: Callable[[int], float], batches: int, **more: Any) -> list[Resize | Stop]:
     """Batches whose wait depends on the number of workers alone."""
     made = []
     for _ in range(batches):
@@ -214,6 +215,24 @@ def test_fewer_workers_are_not_worth_a_costly_restart():
     assert tuner.epoch_began() == Resize(3, "3 workers are enough: a batch takes a worker 100.0 ms, the consumer 50.0 ms")
 
 
+def test_short_epochs_do_not_pay_for_starting_many_workers():
+    """Waits of 5 ms a batch: twenty batches gain less than seven more workers take to start, each epoch anew."""
+    for batches, wanted in ((20, None), (300, 15)):
+        tuner = Tuner(planned(), start_seconds=0.4)
+        assert drive(tuner, lambda workers: 0.04 / workers, batches, step=0.001, make_seconds=0.05, remaining=5) == []
+        found = tuner.epoch_began()
+        assert (found and found.workers) == wanted
+
+
+def test_a_change_put_off_is_forgotten_where_the_consumer_no_longer_waits():
+    tuner = Tuner(planned(), start_seconds=3.0)
+    assert drive(tuner, lambda workers: 1.0 / workers, 20, make_seconds=1.4, remaining=10) == []
+    assert tuner._deferred is not None
+    (stop,) = drive(tuner, lambda _: 0.0, 300, make_seconds=0.3, remaining=10)
+    assert stop.why.startswith("the consumer no longer waits")
+    assert tuner.epoch_began() is None
+
+
 def test_epochs_too_short_to_measure():
     tuner, made = Tuner(planned()), []
     for _ in range(5):
@@ -272,3 +291,13 @@ def test_whatever_is_observed(pattern, processors, seed):
         if isinstance(decision, Stop):
             assert tuner.stopped == decision
     assert len(resizes) <= (MOST_TRIALS + 1) * (1 + REOPENINGS)
+
+
+def test_a_plan_made_anew_may_leave_room_for_fewer():
+    tuner = Tuner(planned(16))
+    facts = SizingFacts(machine=machine(processors=16), batch_bytes=1 << 10)
+    assert tuner.learn(plan_workers(WorkerRequest(), facts)) is None
+    large = replace(facts, machine=machine(processors=16, memory=4 << 30), batch_bytes=300 << 20)
+    fewer = tuner.learn(plan_workers(WorkerRequest(), large))
+    assert fewer is not None and 0 < fewer.workers < 8 and fewer.workers == tuner.workers
+    assert "memory" in fewer.why
