@@ -415,7 +415,7 @@ def run_rank(rank: int, world: int, folder: Path) -> None:
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_real_ranks(tmp_path, world):
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     ranks = [context.Process(target=run_rank, args=(rank, world, tmp_path)) for rank in range(world)]
     for rank in ranks:
         rank.start()

@@ -275,7 +275,7 @@ def run_rank(rank: int, folder: Path) -> None:
 
 
 def test_two_real_ranks(tmp_path):
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     ranks = [context.Process(target=run_rank, args=(rank, tmp_path)) for rank in range(2)]
     for rank in ranks:
         rank.start()

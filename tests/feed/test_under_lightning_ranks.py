@@ -154,7 +154,7 @@ def played(tmp_path_factory) -> Callable[[str], list[Any]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     ranks = [context.Process(target=play_rank, args=(rank, port, folder)) for rank in range(WORLD)]
     for rank in ranks:
         rank.start()

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from helpers import make_photos
+from commands import environment
+from helpers import ROOT, make_photos
 from loading import equal, remains, seed_all, states
 from PIL import Image
 from torch.utils.data import Dataset
@@ -152,17 +154,27 @@ def child(work: Callable[..., Any], folder: Path, installs: bool, *arguments: An
         raise
 
 
-def in_processes(folder: Path, *calls: tuple[Any, ...]) -> list[Any]:
-    """What some calls of child() gave; they run at once."""
+def forked(folder: Path, *calls: tuple[Any, ...]) -> None:
+    """Some calls of child() at once, each in a process of its own."""
     context = multiprocessing.get_context("fork")
-    folder.mkdir(exist_ok=True)
-    processes = [context.Process(target=child, args=(work, folder, *rest)) for work, *rest in calls]
+    processes = [context.Process(target=child, args=(globals()[work], folder, *rest)) for work, *rest in calls]
     for process in processes:
         process.start()
     for process in processes:
-        process.join(240)
+        process.join()
+    sys.exit(max(abs(process.exitcode or 0) for process in processes))
+
+
+def in_processes(folder: Path, *calls: tuple[Any, ...]) -> list[Any]:
+    """What some calls of child() gave. They are forked from a new process: one that has trained before hangs in a fork."""
+    folder.mkdir(exist_ok=True)
+    named = [(work.__name__, *rest) for work, *rest in calls]
+    script = f"from pathlib import Path\nimport {__name__} as own\nown.forked(Path({str(folder)!r}), *{named!r})"
+    places = [ROOT, ROOT / "tests", Path(__file__).parent]
+    env = environment({"PYTHONPATH": os.pathsep.join(map(str, places))})
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=240, check=False)
     notes = "".join(path.read_text() for path in folder.glob("*.txt"))
-    assert [process.exitcode for process in processes] == [0] * len(calls), notes
+    assert done.returncode == 0, notes or done.stderr
     names = ["-".join(["installed" if installs else "plain", *map(str, more)]) for _, installs, *more in calls]
     return [torch.load(folder / f"{name}.pt", weights_only=False) for name in names]
 
