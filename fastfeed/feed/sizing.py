@@ -290,7 +290,7 @@ def _reasons(facts: SizingFacts, *, works: bool) -> list[str]:
     """What else is to be known."""
     said = []
     if works:
-        left = "; NumPy's BLAS and OpenMP are left alone, whose last bits may depend on it" if facts.torch_numbers else ""
+        left = "; OpenMP and MKL are left alone, whose last bits may depend on it" if facts.torch_numbers else ""
         said.append(f"one thread a worker: threads inside workers were slower at every split{left}")
     if facts.file_system is not None and facts.file_system.slow_at_random:
         order = "" if facts.block_order else 'shuffle_mode="block" reads one part after the other, and '
