@@ -98,7 +98,7 @@ print(json.dumps([right, went, alone, refused, decided.num_workers, decided.why[
 
 def test_others_fill_it_in_the_middle_of_an_epoch():
     right, went, alone, refused, workers, why = in_own_space(BEGIN + FILLED, 32)
-    assert right and went["room"] >= 6
+    assert right and went["room"] >= 3  # however many were on their way before
     assert alone  # the next epoch is read without workers, which no queue could be made for
     assert refused.startswith("workers cannot be started: 0 B free of 32.0 MiB") and "--shm-size" in refused
     assert workers == 0 and "0 B free of 32.0 MiB in /dev/shm" in why
