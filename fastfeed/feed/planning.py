@@ -58,6 +58,8 @@ class Planner:
 
     def __init__(self, request: WorkerRequest, facts: SizingFacts) -> None:
         self.request, self.facts = request, facts
+        self.pins = self.plan().pin_memory
+        """Whether memory is pinned, if CUDA is in use."""
 
     def plan(self) -> WorkerPlan:
         """The decision by what is known."""
@@ -99,6 +101,7 @@ def _in_force(plan: WorkerPlan, fresh: WorkerPlan) -> WorkerPlan:
     return replace(
         fresh, num_workers=plan.num_workers, gate=plan.gate, persistent_workers=plan.persistent_workers,
         prefetch_factor=fresh.prefetch_factor or plan.prefetch_factor if plan.num_workers else None, why=tuple(why),
+        pin_memory=plan.pin_memory,
     )  # fmt: skip
 
 
@@ -171,6 +174,7 @@ class PlannedLoader:
     num_workers: int
     prefetch_factor: int | None
     persistent_workers: bool
+    pin_memory: bool
     _planner: Planner
     _plan: WorkerPlan
     _passage: Passage | None = None
@@ -188,6 +192,22 @@ class PlannedLoader:
     @plan.setter
     def plan(self, plan: WorkerPlan) -> None:
         self._plan = plan
+
+    def settle_pinning(self) -> None:
+        """Pin, where that is ours to decide, only if CUDA is in use by now.
+
+        Pinning would begin with making CUDA's context, which takes longer than a short epoch, and memory of the GPU.
+        """
+        if self._planner.request.pin_memory is not None or not self._planner.pins:
+            return
+        self.pin_memory = bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+        if self._plan.pin_memory != self.pin_memory:
+            instead = "no pinned memory so far: CUDA was not in use in this process when the pass began"
+            why = tuple(line for line in self._planner.plan().why if line.startswith("pinned memory"))
+            others = tuple(line for line in self._plan.why if line not in {*why, instead})
+            self._plan = replace(
+                self._plan, pin_memory=self.pin_memory, why=(*others, *(why if self.pin_memory else (instead,)))
+            )
 
     def open_passage(self, *, torch_numbers: bool) -> None:
         """The way of batches from the workers of the next pass, and how far those work ahead by what is known now.

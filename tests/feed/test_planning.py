@@ -11,6 +11,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 import fastfeed
 from fastfeed.feed.ceilings import SizingFacts, WorkerRequest
+from fastfeed.feed.loader import DataLoader
 from fastfeed.feed.passage import Passage
 from fastfeed.feed.planning import Planner, plan_of, planner_of, raise_descriptors
 from fastfeed.machine import Descriptors, SharedMemory, survey
@@ -119,3 +120,24 @@ def test_what_the_first_batch_shows_makes_another_plan_once():
     passage.said.append("something happened")
     assert planner.replanned(again, passage).why == (*again.why, "something happened")
     assert not planner.learn(batch_bytes=40 << 20, batch_tensors=2)
+
+
+def test_memory_is_pinned_only_where_cuda_is_in_use():
+    """The planner is told of a GPU, and this process has not begun with CUDA."""
+    loader = DataLoader(Numbers(), 4, num_workers=0, seed=1)
+    loader._planner = Planner(WorkerRequest(num_workers=0, batches=3), SizingFacts(machine=machines.machine(gpus=1)))
+    loader.plan, loader.pin_memory = loader._planner.plan(), True
+    planned = [loader.plan.pin_memory]
+    next(iter(loader))
+    assert [*planned, loader.plan.pin_memory, loader.pin_memory] == [True, False, False]
+    assert loader.plan.why[-1].startswith("no pinned memory so far: CUDA was not in use")
+    before = loader.plan
+    next(iter(loader))
+    assert loader.plan == before
+
+
+def test_pinning_that_was_asked_for_is_left():
+    loader = DataLoader(Numbers(), 4, num_workers=0, pin_memory=False)
+    loader._planner = Planner(WorkerRequest(num_workers=0, pin_memory=False), SizingFacts(machine=machines.machine(gpus=1)))
+    next(iter(loader))
+    assert loader.pin_memory is False
