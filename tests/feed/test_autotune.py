@@ -279,28 +279,3 @@ def test_of_two_passes_at_once_the_later_one_is_tuned():
     for number in range(100):
         autotune.hear(first, delivery(number, 0.5, 0.5, late=0.5), passed)
     assert one.tuning == ()
-
-
-@pytest.mark.soak
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than processors: a sweep has them
-@pytest.mark.parametrize(("seconds", "step"), [(0.01, 0.01), (0.02, 0.01), (0.03, 0.008), (0.002, 0.02)])
-def test_within_one_of_the_best_of_a_sweep(seconds, step):
-    """Samples sleep: of 4 a batch, in a worker; the consumer sleeps its step."""
-
-    def batch_seconds(workers: int) -> float:
-        passed, times = iter(DataLoader(Sleeping(4000, seconds), 4, num_workers=workers, rng="sample")), []
-        for number, _ in enumerate(passed):
-            times.append(time.monotonic())
-            time.sleep(step)
-            if number == 160:
-                break
-        return (times[-1] - times[60]) / 100
-
-    one = planned(DataLoader(Sleeping(1600, seconds), 4))
-    for _ in one:
-        time.sleep(step)
-    most = one.plan.lowest(waiting=True).workers
-    swept = {workers: batch_seconds(workers) for workers in range(1, most + 1)}
-    least = min(swept.values())
-    good = [workers for workers, found in swept.items() if found <= 1.1 * least]
-    assert min(good) - 1 <= one.num_workers <= max(good) + 1, (swept, one.tuning)
