@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.bench_pack import SAMPLE_PHOTOS, make_photos, repeat_files, warm
 from benchmarks.measure import (
     Record,
+    arguments,
     in_fresh_process,
     machine_facts,
     print_facts,
@@ -215,9 +216,8 @@ def print_memory(found: Record, args: argparse.Namespace) -> None:
 
 def parse() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, rounds=5)
     parser.add_argument("--part", choices=["speed", "memory"], help="one part (default: all)")
-    parser.add_argument("--rounds", type=int, default=5, help="processes for each contender (default 5)")
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 2], help="numbers to compare (default 0 2)")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--step-ms", type=float, default=0.0, help="a pause of the consumer after each batch (default 0)")
@@ -226,24 +226,20 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--photo-files", type=int, default=1000, help="files in the ImageFolder (default 1000)")
     parser.add_argument("--samples", type=int, default=2_000_000, help="of the part memory (default 2 million)")
     parser.add_argument("--epochs", type=int, default=20, help="of the part memory (default 20)")
-    parser.add_argument("--out", metavar="DIR", help="where the photos go (default: the temporary folder)")
-    parser.add_argument("--json", metavar="FILE", help='write the raw record there ("-": print it)')
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
     """Make, measure, print."""
     args = parse()
-    if args.child:
-        order = json.loads(args.child)
-        print(json.dumps({"speed": speed, "memory": memory}[order["part"]](order)))
+    if args.child is not None:
+        print(json.dumps({"speed": speed, "memory": memory}[args.child["part"]](args.child)))
         return
     facts = machine_facts(packages=("torch", "torchvision", "numpy", "pillow"))
     record: Record = {"machine": facts}
     print_facts(facts)
     if args.part in {None, "speed"}:
-        with tempfile.TemporaryDirectory(prefix="bench_loader_", dir=args.out and os.path.abspath(args.out)) as home:
+        with tempfile.TemporaryDirectory(prefix="bench_loader_", dir=args.out) as home:
             record["speed"] = bench_speed(args, Path(home))
         print_speed(record["speed"], args)
     if args.part in {None, "memory"}:

@@ -44,6 +44,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.measure import (
     Record,
+    arguments,
     in_fresh_process,
     machine_facts,
     print_facts,
@@ -257,7 +258,7 @@ def print_epochs(results: list[Record]) -> None:
 
 def parse() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, rounds=3)
     parser.add_argument("--part", choices=("tuning", "epochs", "all"), default="all")
     parser.add_argument("--load", nargs="+", choices=LOADS, default=list(LOADS), help="default: all")
     parser.add_argument(
@@ -266,10 +267,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batches", type=int, default=500, help="of the tuned epoch (default 500)")
     parser.add_argument("--sweep-batches", type=int, default=150, help="measured a number of workers (default 150)")
     parser.add_argument("--short-batches", type=int, default=40, help="of a short epoch (default 40)")
-    parser.add_argument("--rounds", type=int, default=3, help="tuned epochs a load (default 3)")
     parser.add_argument("--gpu", action="store_true", help="the consumer's step is work of the GPU")
-    parser.add_argument("--json", metavar="FILE", help='write the raw record there ("-": print it)')
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.counts is None:
         cores = machine_facts()["cores"]
@@ -280,8 +278,8 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Measure, print."""
     args = parse()
-    if args.child:
-        child(json.loads(args.child))
+    if args.child is not None:
+        child(args.child)
         return
     facts = machine_facts(packages=("torch", "numpy"))
     record: Record = {"machine": facts, "options": vars(args), "tuning": [], "epochs": []}

@@ -1,10 +1,8 @@
 """fastfeed's loaders under Hugging Face Accelerate, on one process and on real ranks."""
 
 import inspect
-import multiprocessing
 import subprocess
 import sys
-import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from loading import At, Calls, NoCollector, Raise
+from ranked import noted, run_ranks
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import IterableDataset, RandomSampler, Sampler, WeightedRandomSampler
 
@@ -399,30 +398,19 @@ def in_rank(world: int, folder: Path) -> dict[str, Any]:
 
 def run_rank(rank: int, world: int, folder: Path) -> None:
     """One of several processes."""
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}.items():
-                patch.setenv(name, str(value))
-            patch.setenv("OMP_NUM_THREADS", "1")  # Accelerate warns where nothing is said
-            dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=world)
-            reset()
-            torch.save(in_rank(world, folder), folder / f"rank{rank}.pt")
-            dist.destroy_process_group()
-    except BaseException:
-        (folder / f"rank{rank}.txt").write_text(traceback.format_exc())
-        raise
+    with noted(folder / f"rank{rank}.txt"), pytest.MonkeyPatch.context() as patch:
+        for name, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}.items():
+            patch.setenv(name, str(value))
+        patch.setenv("OMP_NUM_THREADS", "1")  # Accelerate warns where nothing is said
+        dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=world)
+        reset()
+        torch.save(in_rank(world, folder), folder / f"rank{rank}.pt")
+        dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_real_ranks(tmp_path, world):
-    context = multiprocessing.get_context("spawn")
-    ranks = [context.Process(target=run_rank, args=(rank, world, tmp_path)) for rank in range(world)]
-    for rank in ranks:
-        rank.start()
-    for rank in ranks:
-        rank.join(200)
-    notes = "".join(path.read_text() for path in tmp_path.glob("*.txt"))
-    assert [rank.exitcode for rank in ranks] == [0] * world, notes
+    run_ranks(run_rank, world, world, tmp_path, folder=tmp_path)
     found = [torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(world)]
     everything = list(map(float, range(SIZE)))
     for one in found:

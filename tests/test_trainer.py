@@ -1,8 +1,6 @@
 """fastfeed's loaders in transformers' Trainer: samples seen, metrics, resuming, on one process and on two."""
 
 import logging
-import multiprocessing
-import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from ranked import noted, run_ranks
 from torch.utils.data import Dataset, IterableDataset, WeightedRandomSampler
 
 from fastfeed.accelerate import AcceleratedLoader
@@ -246,43 +245,32 @@ def test_names_of_transformers_that_are_relied_on(tmp_path):
 # ---------------------------------------------------------------------------------------------------- two ranks
 def run_rank(rank: int, folder: Path) -> None:
     """One of two processes: trains, evaluates, predicts, resumes; and Trainer without the mixin, to compare."""
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}.items():
-                patch.setenv(name, str(value))
-            patch.setenv("OMP_NUM_THREADS", "1")  # Accelerate warns where nothing is said
-            dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
-            reset()
-            given = {"save_strategy": "steps", "save_steps": 2, "ddp_find_unused_parameters": False, "ddp_backend": "gloo"}
-            one = trainer(folder, **given)
-            one.train()
-            resumed = trainer(folder, **given)
-            resumed.train(resume_from_checkpoint=str(folder / "checkpoint-2"))
-            plain = transformers.Trainer(model=Model(), args=one.args, train_dataset=Rows(), eval_dataset=Rows())
-            plain.train()
-            found = {
-                "rows": one.model.rows, "resumed": resumed.model.rows, "steps": one.state.global_step,
-                "predicted": one.predict(Rows(SIZE)).predictions.reshape(-1).tolist(),
-                "plain predicted": plain.predict(Rows(SIZE)).predictions.reshape(-1).tolist(),
-                "plain rows": plain.model.rows, "plain steps": plain.state.global_step,
-                "few": one.predict(Rows(3)).predictions.reshape(-1).tolist(), "loss": one.evaluate()["eval_loss"],
-            }  # fmt: skip
-            torch.save(found, folder / f"rank{rank}.pt")
-            dist.destroy_process_group()
-    except BaseException:
-        (folder / f"rank{rank}.txt").write_text(traceback.format_exc())
-        raise
+    with noted(folder / f"rank{rank}.txt"), pytest.MonkeyPatch.context() as patch:
+        for name, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}.items():
+            patch.setenv(name, str(value))
+        patch.setenv("OMP_NUM_THREADS", "1")  # Accelerate warns where nothing is said
+        dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
+        reset()
+        given = {"save_strategy": "steps", "save_steps": 2, "ddp_find_unused_parameters": False, "ddp_backend": "gloo"}
+        one = trainer(folder, **given)
+        one.train()
+        resumed = trainer(folder, **given)
+        resumed.train(resume_from_checkpoint=str(folder / "checkpoint-2"))
+        plain = transformers.Trainer(model=Model(), args=one.args, train_dataset=Rows(), eval_dataset=Rows())
+        plain.train()
+        found = {
+            "rows": one.model.rows, "resumed": resumed.model.rows, "steps": one.state.global_step,
+            "predicted": one.predict(Rows(SIZE)).predictions.reshape(-1).tolist(),
+            "plain predicted": plain.predict(Rows(SIZE)).predictions.reshape(-1).tolist(),
+            "plain rows": plain.model.rows, "plain steps": plain.state.global_step,
+            "few": one.predict(Rows(3)).predictions.reshape(-1).tolist(), "loss": one.evaluate()["eval_loss"],
+        }  # fmt: skip
+        torch.save(found, folder / f"rank{rank}.pt")
+        dist.destroy_process_group()
 
 
 def test_two_real_ranks(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    ranks = [context.Process(target=run_rank, args=(rank, tmp_path)) for rank in range(2)]
-    for rank in ranks:
-        rank.start()
-    for rank in ranks:
-        rank.join(200)
-    notes = "".join(path.read_text() for path in tmp_path.glob("*.txt"))
-    assert [rank.exitcode for rank in ranks] == [0, 0], notes
+    run_ranks(run_rank, 2, tmp_path, folder=tmp_path)
     one, other = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))
     for start in (0, 3):
         drawn = [i for found in (one, other) for batch in found["rows"][start : start + 3] for i in batch]

@@ -100,7 +100,7 @@ class Engine:
         handover = made.order.hand_over(later=later)
         try:
             shift = _started(fresh, _ahead(options))
-        except BaseException:
+        except BaseException:  # Ctrl-C too: the tasks go on to the crew that is there
             made.order.take_back(handover)
             raise
         shift.take_over = handover

@@ -1,8 +1,6 @@
 """Several ranks: nothing is sharded silently, and a metric does not depend on how many there are."""
 
-import multiprocessing
 import time
-import traceback
 import warnings
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from loading import Bunches, Calls, Numbers, indices
+from ranked import noted, run_ranks
 from torch.utils.data import BatchSampler, DistributedSampler, RandomSampler, Subset
 
 from fastfeed.errors import UsageError
@@ -173,7 +172,7 @@ def test_ranks_that_a_launcher_started_need_a_group(monkeypatch):
 # ---------------------------------------------------------------------------------------------------- real ranks
 def run_rank(rank: int, folder: Path) -> None:
     """One of two processes: trains, evaluates, resumes."""
-    try:
+    with noted(folder / f"rank{rank}.txt"):
         dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
         train = DataLoader(Numbers(SIZE), 4, shuffle=True, num_workers=1, distributed=True, seed=2)
         epochs = [indices(train) for _ in range(2)]
@@ -197,20 +196,10 @@ def run_rank(rank: int, folder: Path) -> None:
         }  # fmt: skip
         torch.save(found, folder / f"rank{rank}.pt")
         dist.destroy_process_group()
-    except BaseException:  # an exit too: the parent tells what this process died of
-        (folder / f"rank{rank}.txt").write_text(traceback.format_exc())
-        raise
 
 
 def test_two_real_ranks(tmp_path):
-    context = multiprocessing.get_context("fork")
-    ranks = [context.Process(target=run_rank, args=(rank, tmp_path)) for rank in range(2)]
-    for rank in ranks:
-        rank.start()
-    for rank in ranks:
-        rank.join(90)
-    notes = "".join(path.read_text() for path in tmp_path.glob("*.txt"))
-    assert [rank.exitcode for rank in ranks] == [0, 0], notes
+    run_ranks(run_rank, 2, tmp_path, folder=tmp_path, seconds=90)
     one, other = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))
     whole = indices(DataLoader(Numbers(SIZE), 1, shuffle=True, num_workers=0, seed=2))
     flat = [[i for batch in found["epochs"][0] for i in batch] for found in (one, other)]

@@ -1,10 +1,8 @@
 """Lightning's Trainer with two ranks: each sample once an epoch, whoever gives the ranks their parts, and resumption."""
 
 import json
-import multiprocessing
 import os
 import socket
-import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 from lightly import SIZE, flat, loader, module, saver, trainer
+from ranked import noted, run_ranks
 
 pl = pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
 
@@ -133,7 +132,7 @@ PLAYS: dict[str, Callable[[Path], Any]] = {
 
 def play_rank(rank: int, port: int, folder: Path) -> None:
     """One of two processes, which Lightning takes for one that a launcher has started."""
-    try:
+    with noted(folder / f"rank{rank}.txt"):
         os.environ.update(
             MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), NODE_RANK="0", LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD)
         )
@@ -142,9 +141,6 @@ def play_rank(rank: int, port: int, folder: Path) -> None:
             own = folder / str(number)
             own.mkdir(exist_ok=True)
             (folder / f"{name}.{rank}.json").write_text(json.dumps(play(own)))
-    except BaseException:
-        (folder / f"rank{rank}.txt").write_text(traceback.format_exc())
-        raise
 
 
 @pytest.fixture(scope="module")
@@ -154,17 +150,7 @@ def played(tmp_path_factory) -> Callable[[str], list[Any]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
-    ranks = [context.Process(target=play_rank, args=(rank, port, folder)) for rank in range(WORLD)]
-    for rank in ranks:
-        rank.start()
-    for rank in ranks:
-        rank.join(240)
-        if rank.is_alive():
-            rank.kill()
-            rank.join()
-    notes = "".join(path.read_text() for path in folder.glob("*.txt"))
-    assert [rank.exitcode for rank in ranks] == [0] * WORLD, notes
+    run_ranks(play_rank, WORLD, port, folder, folder=folder, seconds=240)
     return lambda name: [json.loads((folder / f"{name}.{rank}.json").read_text()) for rank in range(WORLD)]
 
 

@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from commands import environment
 from helpers import ROOT, make_photos
 from loading import equal, remains, seed_all, states
 from PIL import Image
+from ranked import noted
 from torch.utils.data import Dataset
 
 import fastfeed
@@ -144,14 +144,11 @@ def ranked(folder: Path, rank: int) -> dict[str, Any]:
 def child(work: Callable[..., Any], folder: Path, installs: bool, *arguments: Any) -> None:
     """A process that has not imported timm yet; it leaves a file with what the work gave."""
     name = "-".join(["installed" if installs else "plain", *map(str, arguments)])
-    try:
+    with noted(folder / f"{name}.txt"):
         assert "timm" not in sys.modules
         if installs:
             fastfeed.install()
         torch.save(work(folder, *arguments), folder / f"{name}.pt")
-    except BaseException:
-        (folder / f"{name}.txt").write_text(traceback.format_exc())
-        raise
 
 
 def forked(folder: Path, *calls: tuple[Any, ...]) -> None:
