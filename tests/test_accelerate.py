@@ -1,4 +1,7 @@
-"""fastfeed's loaders under Hugging Face Accelerate, on one process and on real ranks."""
+"""fastfeed's loaders under Hugging Face Accelerate, on one process and on real ranks.
+
+Long, and whole: real ranks repeat what one process shows, with the same loaders and the same plain ones to compare with.
+"""
 
 import inspect
 import subprocess

@@ -1,4 +1,7 @@
-"""A loader inside a framework: whose samples, where the pass ends, and what the framework's books are told."""
+"""A loader inside a framework: whose samples, where the pass ends, and what the framework's books are told.
+
+Long, and whole: every test stands on the framework below (Books, Shard), which nothing else uses.
+"""
 
 import gc
 from collections.abc import Iterator
