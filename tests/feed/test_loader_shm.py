@@ -4,7 +4,7 @@ import pytest
 from loading import in_own_space
 
 BEGIN = """
-import json, os, sys
+import gc, json, os, sys
 import torch
 from loading import Flow, Held, Large, equal, hold
 from fastfeed.feed.loader import DataLoader
@@ -39,6 +39,8 @@ for name, options in {
     expected = list(DataLoader(Large(12, 8), **{**given, "num_workers": 0, "multiprocessing_context": None}))
     loader = DataLoader(Large(12, 8), **given)
     found[name] = compared(expected, loader), dict(loader._passage.went), str(loader.plan)
+del loader
+gc.collect()  # a queue of spawned workers is a cycle, whose semaphore has its name until the cycle is collected
 print(json.dumps([found, os.listdir("/dev/shm")]))
 """
 
