@@ -14,6 +14,7 @@ from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, Member
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, MANIFEST, Group, Manifest, ShardEntry
 from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import RESTORE, SHARD_NAME, member_name
+from fastfeed.archive.strings import RowStarts
 from fastfeed.errors import FastfeedError, IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged
 from fastfeed.units import format_count
 
@@ -98,6 +99,26 @@ class Archive:
                 got=f"field {member.field}", hint="Run fastfeed verify; restore .fastfeed from a copy, or pack again.",
             )  # fmt: skip
         return Place(entry.file, fields[member.field], start, stop, member.xxh3, row)
+
+    def jpeg_rows(self, position: int, place: Place) -> RowStarts | None:
+        """Where the rows of a JPEG begin, within the member.
+
+        Args:
+            position: Of the sample.
+            place: Of the member, from places().
+
+        Returns:
+            uint32 of shape (rows + 1,), rising: the first byte of each MCU row's entropy-coded data, and where the marker
+            stands that ends the scan. None where the member's rows are not indexed.
+
+        Raises:
+            IndexDamaged: The index says places outside of the member.
+        """
+        column = self.index.jpeg_rows
+        try:
+            return None if column is None else column.of(place.row, place.stop - place.start)
+        except IndexDamaged as error:
+            raise self.at(error, position, place) from None
 
     def source(self, position: int) -> bytes | None:
         """Path below the packed source of a sample's image, else of its first member that came from a file."""

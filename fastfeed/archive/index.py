@@ -16,8 +16,12 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastfeed.archive import columns
+from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.columns import BYTES, STARTS, ColumnData
 from fastfeed.archive.regular import open_regular
+from fastfeed.archive.strings import HINT, JpegRows
+from fastfeed.archive.strings import Strings as Strings  # noqa: PLC0414 - what a column of the index may be
+from fastfeed.archive.strings import Texts as Texts  # noqa: PLC0414
 from fastfeed.archive.usercolumn import KIND_OF, USER, UserKind
 from fastfeed.archive.usercolumn import UserColumn as UserColumn  # noqa: PLC0414 - this module is the writer's door to the index
 from fastfeed.errors import IndexDamaged, VersionUnsupported
@@ -42,6 +46,7 @@ _OPTIONAL = {
     (MEMBER, "height"): "uint32",
     (MEMBER, "orientation"): "uint8",
     (MEMBER, "jpeg_rows"): BYTES,
+    (MEMBER, "pixels_xxh3"): "uint64",
 }
 
 
@@ -71,7 +76,8 @@ class IndexData:
     offsets: object
     sizes: object
     records: dict[str, object]
-    """xxh3, codec, width, height, orientation by name, a member a row."""
+    """xxh3, codec, width, height, orientation by name, a member a row; where rows of JPEGs were indexed also jpeg_rows
+    (ByteStrings) and pixels_xxh3."""
     user: Sequence[UserColumn] = ()
     """Columns that the user gave, a sample a row, in the order in which they shall lie in the file."""
 
@@ -86,9 +92,11 @@ class IndexData:
         ]
         if self.labels is not None:
             listed.append(ColumnData(SAMPLE, "label", "int64", (self.labels,), required=False))
-        for name in ("codec", "width", "height", "orientation"):
-            kind = _OPTIONAL[MEMBER, name]
-            listed.append(ColumnData(MEMBER, name, kind, (self.records[name],), required=False))
+        for name in ("codec", "width", "height", "orientation", "pixels_xxh3", "jpeg_rows"):
+            content = self.records.get(name)
+            parts = (content.starts, content.data) if isinstance(content, ByteStrings) else (content,)
+            if content is not None:
+                listed.append(ColumnData(MEMBER, name, _OPTIONAL[MEMBER, name], parts, required=False))
         listed.append(ColumnData(SAMPLE, "key", BYTES, _strings(self.keys)))
         listed.append(ColumnData(MEMBER, "source", BYTES, _strings(self.sources), required=False))
         for column in self.user:
@@ -108,70 +116,6 @@ def _strings(values: Sequence[str]) -> tuple[object, object]:
         return _starts(map(len, values)), text.encode("ascii")
     raw = [os.fsencode(value) for value in values]
     return _starts(map(len, raw)), b"".join(raw)
-
-
-class Strings(Sequence[bytes]):
-    """A column of byte strings, read row by row from the mapped file."""
-
-    __slots__ = ("_column", "_data", "_hint", "_path", "_starts")
-
-    def __init__(self, starts: NDArray[Any], data: memoryview, column: columns.Column, path: str, hint: str) -> None:  # noqa: PLR0917
-        self._starts, self._data, self._column, self._path, self._hint = starts, data, column, path, hint
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
-        if isinstance(row, slice):
-            return [self[at] for at in range(*row.indices(len(self)))]
-        row = range(len(self))[row]
-        start, stop = int(self._starts[row]), int(self._starts[row + 1])
-        if not start <= stop <= len(self._data):
-            msg = f"row {row} of column {self._column.name} lies outside its column"
-            raise IndexDamaged(
-                msg, path=self._path, expected=f"at most {len(self._data)}", got=f"[{start}, {stop})", hint=self._hint
-            )
-        return bytes(self._data[start:stop])
-
-    def ranges(self) -> tuple[NDArray[np.int64], memoryview]:
-        """Where each row lies, for work on whole columns: the starts, int64 of shape (rows + 1,), and the bytes that they cut.
-
-        Raises:
-            IndexDamaged: The ranges fall or leave their column.
-        """
-        starts: NDArray[np.int64] = self._starts.view("<i8")
-        if int(starts[0]) < 0 or int(starts[-1]) > len(self._data) or bool((starts[1:] < starts[:-1]).any()):
-            msg = f"the ranges of column {self._column.name} fall or leave their column"
-            raise IndexDamaged(msg, path=self._path, expected=f"0 to {len(self._data)}", hint=self._hint)
-        return starts, self._data
-
-
-class Texts(Sequence[str]):
-    """A column of UTF-8 text, read row by row from the mapped file."""
-
-    __slots__ = ("name", "path", "raw")
-
-    def __init__(self, raw: Strings, name: str, path: str) -> None:
-        self.raw = raw
-        """The same rows as bytes."""
-        self.name, self.path = name, path
-
-    def __len__(self) -> int:
-        return len(self.raw)
-
-    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
-        if isinstance(row, slice):
-            return [self[at] for at in range(*row.indices(len(self)))]
-        data: bytes = self.raw[row]
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            row = range(len(self))[row]
-            msg = f"row {row} of column {self.name!r} is no UTF-8 text"
-            raise IndexDamaged(msg, path=self.path, sample=row, got=data[:80], hint=_HINT) from error
-
-
-_HINT = "Run fastfeed verify; restore .fastfeed from a copy, or pack again."
 
 
 def _map(path: str) -> tuple[columns.ColumnTable, memoryview]:
@@ -197,7 +141,7 @@ class MappedColumns:
         VersionUnsupported: A later version of the format.
     """
 
-    hint = _HINT
+    hint = HINT
     """What to do where the file is damaged."""
     gone = "Restore the .fastfeed folder from a copy, or pack again."
     """What to do where the file cannot be opened."""
@@ -253,7 +197,7 @@ class MappedColumns:
         if len(values) and int(values.max()) > 1:
             row = int((values > 1).argmax())
             msg = f"row {row} of column {name!r} is no truth value"
-            raise IndexDamaged(msg, path=self.path, sample=row, expected="0 or 1", got=int(values[row]), hint=_HINT)
+            raise IndexDamaged(msg, path=self.path, sample=row, expected="0 or 1", got=int(values[row]), hint=HINT)
         return values.view(np.bool_)
 
     def prove(self) -> None:
@@ -298,6 +242,9 @@ class DatasetIndex(MappedColumns):
         self._offsets = self.array(MEMBER, "offset") if self.has(MEMBER, "offset") else None
         self._digests = self.array(MEMBER, "xxh3") if self.has(MEMBER, "xxh3") else None
         self.keys = self.strings(SAMPLE, "key")
+        indexed = (MEMBER, "jpeg_rows") in self.optional and self.has(MEMBER, "jpeg_rows")
+        self.jpeg_rows = JpegRows(self.strings(MEMBER, "jpeg_rows")) if indexed else None
+        """Where the rows of each JPEG begin; None where none is indexed."""
 
     def _prove(self, samples: int | None, members: int | None) -> None:
         rows = {SAMPLE: samples, MEMBER: members}
@@ -381,7 +328,7 @@ def column_names(index: DatasetIndex) -> list[str]:
     A column that this release does not know is not among them, nor are those that the user gave (DatasetIndex.user).
     """
     known = {name for table, name in (*index.required, *index.optional) if table in {SAMPLE, MEMBER} and index.has(table, name)}
-    return sorted(known - {"members", "field", "jpeg_rows", "mtime_ns", "path", "some_label", "written"})
+    return sorted(known - {"members", "field", "jpeg_rows", "mtime_ns", "path", "pixels_xxh3", "some_label", "written"})
 
 
 def repeated(keys: Sequence[bytes]) -> list[tuple[int, int]]:

@@ -6,10 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from array import array
 
+import numpy as np
 import pytest
 from helpers import (
     ColumnFile,
+    add_columns,
     files_below,
     flip_bit,
     make_photos,
@@ -20,6 +23,7 @@ from helpers import (
 )
 
 import fastfeed
+from fastfeed.archive.columns import ColumnData
 from fastfeed.archive.dataset import Archive, datasets_in, read_record
 from fastfeed.archive.manifest import Group, Manifest
 from fastfeed.errors import IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged, VersionUnsupported
@@ -82,6 +86,31 @@ def test_an_archive_knows_where_each_member_lies(original):
         assert raw[second.start : second.stop] == photo.read_bytes()
         assert archive.member_name(position, "jpg") == f"{archive.key(position)}.jpg"
     archive.prove_shard_sizes()
+
+
+def jpeg_rows(values: list[int]) -> tuple[ColumnData, ColumnData]:
+    """Columns for the dataset below: rows of the photo of sample 1, and no others."""
+    starts = array("Q", [0] * 4 + [4 * len(values)] * 13)
+    rows = ColumnData("member", "jpeg_rows", "bytes", (starts, array("I", values).tobytes()), required=False)
+    return rows, ColumnData("member", "pixels_xxh3", "uint64", (array("Q", [0] * 16),), required=False)
+
+
+def test_an_archive_knows_where_the_rows_of_a_jpeg_begin(dataset):
+    assert Archive(str(dataset)).jpeg_rows(1, next(Archive(str(dataset)).places(1))) is None
+    add_columns(dataset, *jpeg_rows([300, 320, 340]))
+    archive = Archive(str(dataset))
+    class_member, photo = archive.places(1)
+    assert archive.jpeg_rows(1, class_member) is None
+    assert np.array_equal(archive.jpeg_rows(1, photo), [300, 320, 340])
+    assert all(archive.jpeg_rows(0, place) is None for place in archive.places(0))
+
+
+def test_i7_rows_that_leave_their_member_are_refused_at_use_and_named(dataset):
+    add_columns(dataset, *jpeg_rows([300, 320, 1 << 30]))
+    archive = Archive(str(dataset))
+    _, photo = archive.places(1)
+    with pytest.raises(IndexDamaged, match=r"row 3 of column jpeg_rows.*sample 1, key 'cat/001'.*member cat/001\.jpg"):
+        archive.jpeg_rows(1, photo)
 
 
 def test_w1_n2_the_bytes_do_not_depend_on_the_number_of_workers(original, tmp_path):

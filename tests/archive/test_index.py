@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastfeed.archive import columns
-from fastfeed.archive.columns import BYTES, ColumnData
+from fastfeed.archive.bytestrings import ByteStrings
+from fastfeed.archive.columns import ColumnData
 from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, IndexData, MappedColumns, Texts, UserColumn, column_names
 from fastfeed.errors import DatasetError, IndexDamaged, VersionUnsupported
 
@@ -197,14 +198,29 @@ def test_i2_a_column_of_another_type(path, table, name):
         opened(path)
 
 
-def test_i7_the_reserved_column_has_its_type(tmp_path):
-    rows = ColumnData(MEMBER, "jpeg_rows", BYTES, (np.array([0, 1, 1, 1, 4], dtype=np.uint64), b"abcd"), required=False)
-    index = opened(save(tmp_path / "index", data(), (rows,)))
-    assert list(index.strings("member", "jpeg_rows")) == [b"a", b"", b"", b"bcd"]
+def test_i7_rows_of_jpegs_are_a_column_where_any_are_indexed(tmp_path):
+    index = opened(save(tmp_path / "plain", data()))
+    assert index.jpeg_rows is None
+    rows = ByteStrings([b"", array("I", [600, 700, 900]).tobytes(), b"", b"\x01"])
+    content = data()
+    content.records.update(jpeg_rows=rows, pixels_xxh3=np.array([0, 7, 0, 8], dtype=np.uint64))
+    index = opened(save(tmp_path / "index", content))
+    assert index.array("member", "pixels_xxh3").tolist() == [0, 7, 0, 8]
+    assert index.jpeg_rows is not None
+    assert index.jpeg_rows.count() == 2
+    assert index.jpeg_rows.of(0, 902) is None
+    assert np.array_equal(index.jpeg_rows.of(1, 902), [600, 700, 900])
+    with pytest.raises(IndexDamaged, match="row 3 of column jpeg_rows says no rows"):
+        index.jpeg_rows.of(3, 902)
+    file = ColumnFile.parse((tmp_path / "index").read_bytes())
+    assert not any(file.entry("member", name)["required"] for name in ("jpeg_rows", "pixels_xxh3"))
+    assert not {"jpeg_rows", "pixels_xxh3"} & set(column_names(index))
+
+
+def test_i2_the_column_of_rows_has_its_type(tmp_path):
     wrong = ColumnData(MEMBER, "jpeg_rows", "uint8", (bytes(4),), required=False)
     with pytest.raises(IndexDamaged, match="column jpeg_rows of member has the wrong type"):
         opened(save(tmp_path / "index", data(), (wrong,)))
-    assert not any(column.name == "jpeg_rows" for column in data().columns())
 
 
 def test_c13_an_unknown_column_is_ignored_if_it_may_be(tmp_path):

@@ -1,0 +1,128 @@
+"""Columns of variable length as a reader sees them: byte strings, texts, and where the rows of JPEGs begin. README.md §4.2.
+
+A row is looked up when it is used, and its bounds are proven then.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfeed.archive.columns import Column
+from fastfeed.errors import IndexDamaged
+
+HINT = "Run fastfeed verify; restore .fastfeed from a copy, or pack again."
+_MARKER_BYTES = 2
+_LEAST_ROWS = 2
+RowStarts = NDArray[np.uint32]
+"""Where the rows of a JPEG begin, and last where the marker stands that ends its scan."""
+
+
+class Strings(Sequence[bytes]):
+    """A column of byte strings, read row by row from the mapped file."""
+
+    __slots__ = ("_column", "_data", "_starts", "hint", "path")
+
+    def __init__(self, starts: NDArray[Any], data: memoryview, column: Column, path: str, hint: str) -> None:  # noqa: PLR0917
+        self._starts, self._data, self._column, self.path, self.hint = starts, data, column, path, hint
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
+        if isinstance(row, slice):
+            return [self[at] for at in range(*row.indices(len(self)))]
+        row = range(len(self))[row]
+        start, stop = int(self._starts[row]), int(self._starts[row + 1])
+        if not start <= stop <= len(self._data):
+            msg = f"row {row} of column {self._column.name} lies outside its column"
+            raise IndexDamaged(
+                msg, path=self.path, expected=f"at most {len(self._data)}", got=f"[{start}, {stop})", hint=self.hint
+            )
+        return bytes(self._data[start:stop])
+
+    def ranges(self) -> tuple[NDArray[np.int64], memoryview]:
+        """Where each row lies, for work on whole columns: the starts, int64 of shape (rows + 1,), and the bytes that they cut.
+
+        Raises:
+            IndexDamaged: The ranges fall or leave their column.
+        """
+        starts: NDArray[np.int64] = self._starts.view("<i8")
+        if int(starts[0]) < 0 or int(starts[-1]) > len(self._data) or bool((starts[1:] < starts[:-1]).any()):
+            msg = f"the ranges of column {self._column.name} fall or leave their column"
+            raise IndexDamaged(msg, path=self.path, expected=f"0 to {len(self._data)}", hint=self.hint)
+        return starts, self._data
+
+
+class Texts(Sequence[str]):
+    """A column of UTF-8 text, read row by row from the mapped file."""
+
+    __slots__ = ("name", "path", "raw")
+
+    def __init__(self, raw: Strings, name: str, path: str) -> None:
+        self.raw = raw
+        """The same rows as bytes."""
+        self.name, self.path = name, path
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
+        if isinstance(row, slice):
+            return [self[at] for at in range(*row.indices(len(self)))]
+        data: bytes = self.raw[row]
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            row = range(len(self))[row]
+            msg = f"row {row} of column {self.name!r} is no UTF-8 text"
+            raise IndexDamaged(msg, path=self.path, sample=row, got=data[:80], hint=HINT) from error
+
+
+class JpegRows:
+    """The column jpeg_rows: for each member whose rows are indexed, where in it each row of blocks begins.
+
+    Args:
+        raw: The column.
+    """
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: Strings) -> None:
+        self.raw = raw
+
+    def of(self, row: int, size_bytes: int) -> RowStarts | None:
+        """The rows of one member.
+
+        Args:
+            row: Of the member table.
+            size_bytes: Of the member, which all of them must lie in.
+
+        Returns:
+            uint32 of shape (rows + 1,): the first byte of each row's entropy-coded data within the member, and where the
+            marker stands that ends the scan. None where the member is not indexed.
+
+        Raises:
+            IndexDamaged: They do not rise, or leave the member.
+        """
+        found: bytes = self.raw[row]
+        if not found:
+            return None
+        if len(found) % 4 == 0 and len(found) >= 4 * (_LEAST_ROWS + 1):
+            starts = np.frombuffer(found, dtype="<u4")
+            inside = int(starts[0]) >= _MARKER_BYTES and int(starts[-1]) + _MARKER_BYTES <= size_bytes
+            if inside and bool((starts[1:] > starts[:-1]).all()):
+                return starts
+        msg = f"row {row} of column jpeg_rows says no rows of a member of {size_bytes} bytes"
+        expected = f"at least {_LEAST_ROWS + 1} numbers of 4 bytes that rise within [2, {size_bytes - _MARKER_BYTES}]"
+        raise IndexDamaged(msg, path=self.raw.path, expected=expected, got=found[:80].hex(), hint=self.raw.hint)
+
+    def count(self) -> int:
+        """How many members are indexed.
+
+        Raises:
+            IndexDamaged: The ranges fall or leave their column.
+        """
+        starts, _ = self.raw.ranges()
+        return int(np.count_nonzero(starts[1:] > starts[:-1]))
