@@ -3,6 +3,7 @@
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,6 +18,8 @@ from fastfeed.errors import DecodeError, ManifestDamaged, NoClasses, UsageError
 from fastfeed.feed import fields as registry
 from fastfeed.feed import select
 from fastfeed.feed.columns import Columns
+from fastfeed.feed.decode.images import DECODES, Begun, Images, is_colour_jpeg
+from fastfeed.feed.decode.whole import WRITTEN, Begin, Memory, WholeBatch
 from fastfeed.feed.extra import Extra, join
 from fastfeed.feed.fields import Decoder
 from fastfeed.feed.selectable import Selectable
@@ -27,6 +30,9 @@ from fastfeed.sample import SampleId, SkipEntry, SkipList
 from fastfeed.store.members import MemberReader, Reader, store_of
 from fastfeed.trace import NULL, Recorder, listening
 from fastfeed.units import format_count
+
+Decode = Callable[[bytes | memoryview, Any], Any]
+"""From an image's bytes, and where the rows of a JPEG begin, to what becomes of it while decoding."""
 
 
 class PackedDataset(Selectable, Dataset[Any]):
@@ -43,7 +49,10 @@ class PackedDataset(Selectable, Dataset[Any]):
         path: The folder of one dataset: the destination of pack, or the split's folder in it.
         transform: Called with the image of a pair, or with the dict of a sample; or a mapping field -> function for dicts.
         target_transform: Called with the target of a pair, or with the class of a dict.
-        decode: "exact": pixels as the installed Pillow decodes them.
+        decode: How images are decoded where the first steps of the transform are known (feed/decode). "exact": each pixel as
+            the installed Pillow and torchvision make it. "close": bilinear resizing by torch's antialiased kernel, at most 2
+            levels from Pillow, 0.05 on average. "auto": close where a step of the transform draws random numbers, exact
+            where none does. The random numbers are the same in all.
         fields: Only these fields are read; others cost nothing. Names of columns may be among them: their values (int,
             float, bool, str) are then in the dict of a sample. A field of the same name is meant first.
         decoders: Field (or its last part) -> a function of bytes, or the name of a decoder.
@@ -67,7 +76,7 @@ class PackedDataset(Selectable, Dataset[Any]):
         path: str | os.PathLike[str],
         transform: Callable[[Any], Any] | Mapping[str, Callable[[Any], Any]] | None = None,
         target_transform: Callable[[Any], Any] | None = None,
-        decode: str = "exact",
+        decode: str = "auto",
         fields: Sequence[str] | None = None,
         decoders: Mapping[str, str | Decoder] | None = None,
         *,
@@ -75,9 +84,9 @@ class PackedDataset(Selectable, Dataset[Any]):
         recorder: Recorder = NULL,
         skip: Skip | None = None,
     ) -> None:
-        if decode != "exact":
+        if decode not in DECODES:
             msg = f"decode={decode!r} is not known"
-            raise UsageError(msg, expected="'exact'", got=repr(decode))
+            raise UsageError(msg, expected=" or ".join(map(repr, DECODES)), got=repr(decode))
         self.path = os.path.abspath(os.fsdecode(path))
         self.transform, self.target_transform = transform, target_transform
         if isinstance(fields, str):
@@ -132,6 +141,15 @@ class PackedDataset(Selectable, Dataset[Any]):
         images = [name for name in chosen if is_image_field(name)] if not self._cells else []
         self._pair_image = images[0] if len(chosen) == len({*images, CLASS_FIELD}) == 2 and CLASS_FIELD in chosen else None  # noqa: PLR2004
         self._decoders = {name: registry.decoder_of(name, self.decoders, alone=name == self._pair_image) for name in chosen}
+        own = [name for name in images if not self._overridden(name)]
+        self._fusible = own[0] if len(images) == len(own) == 1 else None
+        """The field of images whose transform may be done while decoding: the only one, since two may have to fit."""
+        self._images: Images | None = None
+        self._jpeg_rows = getattr(catalog, "jpeg_rows", None)
+
+    def _overridden(self, field: str) -> str | Decoder | None:
+        """The user's decoder of a field."""
+        return self.decoders.get(field, self.decoders.get(field.rpartition(".")[2]))
 
     def _check_arguments(self) -> None:
         names = self._known
@@ -210,15 +228,57 @@ class PackedDataset(Selectable, Dataset[Any]):
             for at, (position, places), data in zip(asked, wanted, payloads, strict=True)
         ]
 
+    def make_batch(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
+        """Samples of a batch, each image written where the batch lies; for loaders of ours (feed/decode/whole.py).
+
+        Args:
+            indices: Positions.
+            begin: Is called before each sample, with its place in the batch.
+            memory: Gives the memory of the batch.
+
+        Raises:
+            NoSuchPosition: As __getitems__.
+            ShardDamaged: As __getitem__.
+            DecodeError: As __getitem__.
+        """
+        images, field = self.images, self._fusible
+        known = type(self).__getitem__ is PackedDataset.__getitem__ and type(self).__getitems__ is PackedDataset.__getitems__
+        if images is None or images.batch is None or field is None or not known:
+            return None
+        asked = [select.position(index, len(self), self.path) for index in indices]
+        wanted = [(position, self._places(position)) for position in map(self._stored, asked)]
+        if len({tuple(place.field for place in places) for _, places in wanted}) != 1 or not self._has(wanted[0][1], field):
+            return None
+        recorder = listening(self.recorder)
+        with recorder.span("read", asked[0]):
+            payloads = self._reader.read_batch(wanted)
+        shape, dtype = images.batch
+        made = memory((len(asked), *shape), dtype)
+        batch = WholeBatch(made, field if self._pair_image is None else 0)
+        pixels = made.numpy()
+        for number, (at, (position, places), data) in enumerate(zip(asked, wanted, payloads, strict=True)):
+            begin(number)
+            put = partial(images.put, pixels[number])
+            batch.samples.append(self._sample(at, position, zip(places, data, strict=True), recorder, put))
+        return batch
+
+    @staticmethod
+    def _has(places: list[Place], field: str) -> bool:
+        return any(place.field == field for place in places)
+
     def _position(self, index: int) -> int:
         return self._stored(select.position(index, len(self), self.path))
 
     def _places(self, position: int) -> list[Place]:
         return [place for place in self._archive.places(position) if place.field in self._wanted]
 
-    def _sample(self, at: int, position: int, members: Iterable[tuple[Place, Any]], recorder: Recorder) -> Any:  # noqa: ANN401
+    def _sample(  # noqa: PLR0917
+        self, at: int, position: int, members: Iterable[tuple[Place, Any]], recorder: Recorder, decode: Decode | None = None
+    ) -> Any:  # noqa: ANN401 - any sample
+        if decode is None and self.images is not None:
+            decode = self.images.decoded
         with recorder.span("decode", at):
-            values = {place.field: self._value(position, place, data) for place, data in members}
+            values = {place.field: self._value(position, place, data, decode) for place, data in members}
             if self._unwritten_class and CLASS_FIELD in self._wanted:
                 values = dict(sorted([*values.items(), (CLASS_FIELD, self._archive.label(position))]))
             for name, cell in self._cells.items():
@@ -226,13 +286,35 @@ class PackedDataset(Selectable, Dataset[Any]):
         with recorder.span("transform", at):
             return self._transformed(values)
 
-    def _value(self, position: int, place: Place, data: bytes | memoryview) -> Any:  # noqa: ANN401
+    @property
+    def images(self) -> Images | None:
+        """What is done while decoding, as the transform is now; None where nothing is."""
+        field = self._fusible
+        transform = self.transform
+        if isinstance(transform, Mapping):
+            transform = None if field is None else transform.get(field)
+        elif field != self._pair_image:
+            transform = None  # a function of whole samples
+        if field is None or transform is None:
+            return None
+        if self._images is None or not self._images.is_of(transform):
+            self._images = Images(transform, self.decode)
+        return self._images if self._images.fuses else None
+
+    def _value(self, position: int, place: Place, data: bytes | memoryview, decode: Decode | None) -> Any:  # noqa: ANN401
+        if decode is not None and place.field == self._fusible and (self._pair_image is not None or is_colour_jpeg(data)):
+            rows = None if self._jpeg_rows is None else self._jpeg_rows(position, place)
+            return self._guarded(position, place, data, partial(decode, data, rows))
+        return self._guarded(position, place, data, partial(self._decoders[place.field], data))  # type: ignore[arg-type]
+
+    def _guarded(self, position: int, place: Place, data: bytes | memoryview, decode: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """What decoding gives; what it raises gets the sample's name and place."""
         try:
-            return self._decoders[place.field](data)  # type: ignore[arg-type]
-        except Exception as error:  # a user's decoder may raise anything: it gets the sample's name and place
+            return decode()
+        except Exception as error:  # a user's decoder may raise anything
             if isinstance(error, DecodeError):
                 raise self._reader.located(error, position, place) from error
-            given = self.decoders.get(place.field, self.decoders.get(place.field.rpartition(".")[2]))
+            given = self._overridden(place.field)
             explained = registry.explain(error, place.field, data, self._archive.undecodable, own=not callable(given))
             located = self._reader.located(explained, position, place)
             if located.source is not None and located.hint == self._archive.undecodable:
@@ -240,14 +322,15 @@ class PackedDataset(Selectable, Dataset[Any]):
             raise located from error
 
     def _transformed(self, values: dict[str, Any]) -> Any:  # noqa: ANN401
-        if self.target_transform is not None and CLASS_FIELD in values:
-            values[CLASS_FIELD] = self.target_transform(values[CLASS_FIELD])
-        transform = self.transform
-        if isinstance(transform, Mapping):
-            return {name: transform[name](value) if name in transform else value for name, value in values.items()}
+        transform, of_target = self.transform, self.target_transform
         if self._pair_image is not None and len(values) == 2:  # noqa: PLR2004 - an image and its class
-            image = values[self._pair_image]
-            return (image if transform is None else transform(image)), values[CLASS_FIELD]
+            image, target = values[self._pair_image], values[CLASS_FIELD]
+            image = image if transform is None else _called(transform, image)  # first, as ImageFolder does
+            return image, target if of_target is None else of_target(target)
+        if of_target is not None and CLASS_FIELD in values:
+            values[CLASS_FIELD] = of_target(values[CLASS_FIELD])
+        if isinstance(transform, Mapping):
+            return {name: _called(transform[name], value) if name in transform else value for name, value in values.items()}
         return values if transform is None else transform(values)
 
     def open(self, index: int, field: str) -> BinaryIO:
@@ -323,3 +406,10 @@ class PackedDataset(Selectable, Dataset[Any]):
         extras = "".join(f"; {table.report}" for table in self.extras)
         samples = f"{some}{format_count(len(archive), 'sample')} of {'+'.join(self.fields or ())}"
         return f"{type(self).__name__}({self.path!r}: {samples}{classes}, {archive.parts()}{extras})"
+
+
+def _called(transform: Any, value: Any) -> Any:  # noqa: ANN401 - any value
+    """A transformed value; where its first steps were done while decoding, the others are done."""
+    if value is WRITTEN:
+        return value
+    return value.finished() if type(value) is Begun else transform(value)

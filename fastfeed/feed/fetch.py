@@ -10,15 +10,19 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+import torch
 from torch.utils.data import Dataset, default_collate, get_worker_info
 
+from fastfeed.feed.decode.whole import MakesBatches, WholeBatch
 from fastfeed.feed.naming import plain_index
 from fastfeed.feed.passage import Passage
 from fastfeed.feed.pickling import unpicklable
 from fastfeed.feed.recording import Log, Recording
 from fastfeed.feed.seeds import Seeds, states_kept
+from fastfeed.feed.splitting import whole_of
 from fastfeed.feed.tasks import BatchTask
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.timing import Answer, Clock, Recorded
@@ -166,11 +170,13 @@ class Fetcher:
         samples = self._many(task, seeds, failures) if self.rules.batched else self._one(task, 0, task.indices, seeds, failures)
         if isinstance(samples, Failure):
             return samples
-        if samples is _SKIPPED or (failures and self.rules.batched and not samples):
+        if samples is _SKIPPED or (failures and self.rules.batched and not len(samples)):
             return _nothing_left(failures[-1], count)
         self._at(WHOLE)
         try:
             collate, log = self.rules.collate, self._log
+            if isinstance(samples, WholeBatch):
+                collate = WholeBatch.collated
             collated = collate(samples) if log is None else log.collated(collate, samples)
         except Exception as error:  # noqa: BLE001 - any fault of user code is reported with its batch
             return self._failure(error, None, "collate", count=count)
@@ -179,6 +185,9 @@ class Fetcher:
 
     # ------------------------------------------------------------------------------------------------ samples
     def _many(self, task: BatchTask, seeds: Seeds | None, failures: list[Failure]) -> Any:  # noqa: ANN401 - samples, or a Failure
+        whole = self._whole(task, seeds, failures)
+        if whole is not None:
+            return whole
         together = getattr(self.dataset, "__getitems__", None)
         if not together or (seeds is not None and self._has_single_samples()):
             return self._singly(task, seeds, failures)
@@ -195,6 +204,28 @@ class Fetcher:
             found = self._singly(task, seeds, failures)
             return found if isinstance(found, Failure) or failures else whole
         return samples
+
+    def _whole(self, task: BatchTask, seeds: Seeds | None, failures: list[Failure]) -> Any:  # noqa: ANN401 - a batch, or a Failure
+        """The batch as a dataset of ours writes it where it lies; None where it does not."""
+        base, indices = whole_of(self.dataset, task.indices)
+        if self.rules.collate is not default_collate or not isinstance(base, MakesBatches):
+            return None
+        asked = task.indices
+
+        def begin(position: int) -> None:
+            self._at(position)
+            if seeds is not None:
+                seeds.apply(asked[position])
+
+        memory = torch.empty if self.rules.passage is None or self.worker == MAIN else self.rules.passage.memory
+        make = partial(base.make_batch, indices, begin, lambda shape, dtype: memory(shape, dtype=dtype))
+        self._at(WHOLE)
+        try:
+            return make() if self._log is None else self._log.together(make, asked)
+        except Exception as error:  # noqa: BLE001 - which sample it was is found by asking for each
+            whole = self._failure(error, None, "fetch", count=len(asked))
+            found = self._singly(task, seeds, failures)
+            return found if isinstance(found, Failure) or failures else whole
 
     def _has_single_samples(self) -> bool:
         own = getattr(type(self.dataset), "__getitem__", None)

@@ -78,7 +78,7 @@ class MemoryFile:
         """The memory; uint8, shape (size_bytes,). No descriptor stays open."""
         descriptor = self.descriptor.detach()
         try:
-            return _bytes_of(_mapped(descriptor, self.size_bytes))
+            return mapped_bytes(descriptor, self.size_bytes)
         finally:
             os.close(descriptor)
 
@@ -103,6 +103,11 @@ def _mapped(descriptor: int, size_bytes: int) -> torch.UntypedStorage:
     found: Any = torch.UntypedStorage.from_file(f"/proc/self/fd/{descriptor}", shared=True, nbytes=size_bytes)
     mapped: torch.UntypedStorage = found
     return mapped
+
+
+def mapped_bytes(descriptor: int, size_bytes: int) -> NDArray[np.uint8]:
+    """Memory of a file, shared with all who map it; uint8, shape (size_bytes,). It stays when the descriptor is closed."""
+    return _bytes_of(_mapped(descriptor, size_bytes))
 
 
 def _in_memory_file(buffer: Any) -> Any:  # noqa: ANN401 - a pickle.PickleBuffer

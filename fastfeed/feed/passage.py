@@ -6,6 +6,7 @@ batch as it is received, and says once why batches go past /dev/shm.
 """
 
 import logging
+import math
 import os
 import resource
 import weakref
@@ -26,6 +27,7 @@ from fastfeed.feed.ceilings import (
 )
 from fastfeed.feed.inner import ask_before_sharing
 from fastfeed.feed.parcel import Parcel, memory_files_work, storages_of
+from fastfeed.feed.slots import Shelf, Slots
 from fastfeed.units import format_count, format_size
 
 LOG = logging.getLogger("fastfeed.loader")
@@ -56,10 +58,14 @@ class Passage:
         """Sentences about what went past /dev/shm, for the plan."""
         self._left = self._rest = 0
         self._own = _UNLIMITED
+        self._slots: Slots | None = None
+        """Of this process, a worker."""
+        self._shelf = Shelf()
         _PASSAGES[self.token] = self
+        self._shelf.put_up(self.token)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"token": self.token, "files": self.files, "_table": self._table, "_own": _UNLIMITED}
+        return {"token": self.token, "files": self.files, "_table": self._table, "_own": _UNLIMITED, "_slots": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -69,6 +75,7 @@ class Passage:
     def sized(self, workers: int, prefetch_factor: int) -> None:
         """How many workers there are, or will be in a moment, and how far they work ahead."""
         self._rows[_WORKERS], self._rows[_AHEAD] = workers, prefetch_factor
+        self._shelf.forget_the_dead()
         self._recount(DESCRIPTORS_A_WORKER * workers)
 
     def go_past(self) -> None:
@@ -135,6 +142,14 @@ class Passage:
             # Each tensor is there twice, once for who receives it, and a batch more is on its way.
             self._own = max(0, _limits()[0] - used) // (4 * int(self._rows[_AHEAD] + 1))
         ask_before_sharing(self._has_room)
+        if self.files:
+            self._slots = Slots(2 * int(self._rows[_AHEAD]) + 4)
+
+    def memory(self, shape: tuple[int, ...], *, dtype: torch.dtype) -> torch.Tensor:
+        """Memory for a batch: a slot that is used again (slots.py), or the process's own."""
+        size_bytes = dtype.itemsize * math.prod(shape)
+        slot = self._slots.take(shape, dtype) if self._slots is not None and size_bytes > SMALL_BYTES else None
+        return torch.empty(shape, dtype=dtype) if slot is None else slot
 
     @staticmethod
     def _strategy() -> str:
@@ -158,9 +173,15 @@ class Passage:
             size_bytes: Of its tensors and arrays.
             tensors: How many.
         """
-        why = self._against(storages_of(data), size_bytes)
-        crossing = Parcel(data, files=self.files) if why else data
-        return Crossing(self.token, crossing, size_bytes, tensors, why)
+        storages, sent = storages_of(data), data
+        if self._slots is not None and any(map(self._slots.holds, storages)):
+            sent = self._slots.handed(data, self.token)
+            storages = [storage for storage in storages if not self._slots.holds(storage)]
+            size_bytes_left, tensors = sum(storage.nbytes() for storage in storages), len(storages)
+        else:
+            size_bytes_left = size_bytes
+        why = self._against(storages, size_bytes_left)
+        return Crossing(self.token, Parcel(sent, files=self.files) if why else sent, size_bytes, tensors, why)
 
     def _against(self, storages: list[torch.UntypedStorage], size_bytes: int) -> str:
         """Why a batch goes past /dev/shm; "" where all of it is there now."""

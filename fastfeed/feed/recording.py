@@ -9,7 +9,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from contextvars import Token
-from functools import cache
+from functools import cache, partial
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -152,13 +152,17 @@ class Log:
         """Fetch many by the dataset's own __getitems__."""
         if makes_samples_singly(self._dataset):
             return [self.sample(index) for index in indices]
+        return self.together(partial(self._dataset.__getitems__, indices), indices)
+
+    def together(self, fetch: Callable[[], Any], indices: Sequence[Any]) -> Any:  # noqa: ANN401 - what it gives
+        """Fetch many by one call."""
         base, _ = behind_views(self._dataset)
         self._indices, self._together = list(indices), len(indices)
         self._in_order = getattr(type(base), "makes_in_order", False)
         self._marks.append(_BEGIN)
         self._stamps.append(_now())
         try:
-            return self._dataset.__getitems__(indices)
+            return fetch()
         finally:
             self._stamps.append(_now())
             self._marks.append(_END)

@@ -31,6 +31,14 @@ def behind_views(dataset: Any, index: Any = None) -> tuple[Any, Any]:  # noqa: A
     return dataset, index
 
 
+def whole_of(dataset: Any, indices: Any) -> tuple[Any, Any]:  # noqa: ANN401 - any dataset and indices
+    """The dataset behind Subsets, and the indices there."""
+    while type(dataset) is Subset:
+        inner = dataset.indices
+        dataset, indices = dataset.dataset, [inner[index] for index in indices]
+    return dataset, indices
+
+
 def fetch_of(dataset: Any, recorder: Recorder) -> Fetch:  # noqa: ANN401 - any dataset
     """What gives the samples of a dataset, and tells a recorder of the parts that are known."""
     base, _ = behind_views(dataset)

@@ -1,0 +1,113 @@
+"""The random numbers of torchvision's and timm's crops and flips: theirs, drawn in a third of the time.
+
+torchvision's RandomResizedCrop.get_params takes 24 us, most of it for tensors of one number. Here the same numbers come from
+the same generator in the same order. Before it is used, it is compared with the installed torchvision, which may be another
+version: where it draws otherwise, torchvision's own function is called (`drawn_box`).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from PIL import Image
+
+_TRIES = 10
+
+
+class Box(NamedTuple):
+    """A part of an image, in pixels."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+Draw = Callable[[int, int], Box]
+"""From an image's height and width to a part of it."""
+
+
+def below(stop: int) -> int:
+    """A whole number from 0 to stop - 1: torch.randint(0, stop, (1,)).item(), in half the time."""
+    return int(torch.empty(1, dtype=torch.int64).random_(0, stop).item())
+
+
+def chance(probability: float) -> bool:
+    """Whether a draw is below it: torch.rand(1) < probability."""
+    return torch.empty(1).uniform_().item() < probability
+
+
+class RandomBox:
+    """torchvision's RandomResizedCrop.get_params, or make_params of its v2.
+
+    Args:
+        scale: Least and largest part of the area.
+        ratio: Least and largest width by height.
+    """
+
+    def __init__(self, scale: Sequence[float], ratio: Sequence[float]) -> None:
+        self.scale, self.ratio = tuple(scale), tuple(ratio)
+        self._logs = torch.log(torch.tensor(self.ratio)).tolist()
+
+    def __call__(self, height: int, width: int) -> Box:
+        """Draw."""
+        (least, most), (low, high) = self.scale, self._logs
+        area, number = height * width, torch.empty(1)
+        for _ in range(_TRIES):
+            target = area * number.uniform_(least, most).item()
+            ratio = number.uniform_(low, high).exp_().item()
+            wide, tall = round(math.sqrt(target * ratio)), round(math.sqrt(target / ratio))
+            if 0 < wide <= width and 0 < tall <= height:
+                top = below(height - tall + 1)
+                return Box(top, below(width - wide + 1), tall, wide)
+        return self._central(height, width)
+
+    def _central(self, height: int, width: int) -> Box:
+        found, low, high = width / height, min(self.ratio), max(self.ratio)
+        wide, tall = width, height
+        if found < low:
+            tall = round(wide / low)
+        elif found > high:
+            wide = round(tall * high)
+        return Box((height - tall) // 2, (width - wide) // 2, tall, wide)
+
+
+def stand_in(height: int, width: int) -> Image.Image:
+    """An RGB image of this size without pixels, for functions that draw by an image's size."""
+    image = Image.Image()
+    image._size, image._mode = (width, height), "RGB"  # noqa: SLF001 # there is no other way to an image without pixels
+    return image
+
+
+def asked(get_params: Callable[[Any, Any, Any], Any], scale: Any, ratio: Any) -> Draw:  # noqa: ANN401 - as the step has them
+    """A step's own get_params(img, scale, ratio), for a size."""
+    return lambda height, width: Box(*get_params(stand_in(height, width), scale, ratio))
+
+
+def drawn_box(get_params: Callable[[Any, Any, Any], Any], scale: Any, ratio: Any) -> Draw:  # noqa: ANN401 - as the step has them
+    """What draws as torchvision's get_params does: ours, where it draws the same from the same states; else that itself.
+
+    Args:
+        get_params: RandomResizedCrop.get_params of the installed torchvision.
+        scale: As the step has it.
+        ratio: As the step has it.
+    """
+    theirs = asked(get_params, scale, ratio)
+    try:
+        ours = RandomBox(scale, ratio)
+    except (TypeError, ValueError):  # a scale or ratio that only its own function understands
+        return theirs
+    state = torch.get_rng_state()
+    try:  # the user's own random numbers stay as they are
+        for seed, (height, width) in enumerate(((375, 500), (500, 375), (1, 1), (7, 900), (640, 3))):
+            ends = []
+            for draw in (ours, theirs):
+                torch.default_generator.manual_seed(seed)
+                ends.append((draw(height, width), torch.get_rng_state()))
+            (one, after_one), (other, after_other) = ends
+            if one != other or not torch.equal(after_one, after_other):
+                return theirs
+    finally:
+        torch.set_rng_state(state)
+    return ours

@@ -1,0 +1,234 @@
+"""The rows of a JPEG that a crop needs, decoded by simplejpeg (libjpeg-turbo) into memory that is used again.
+
+What is decoded equals those rows of a decoder that decodes everything, bit for bit. Three ways, by what the file allows:
+
+- **rows**: a file with a restart marker at each MCU row, whose places are known (pack --jpeg-rows). Header, the rows that are
+  needed with one more on either side, and an end marker are a smaller JPEG.
+- **top**: a file with one interleaved baseline scan. Its header is given a smaller height, and the decoder stops there.
+- **whole**: any other (progressive, several scans).
+
+One row of context, because decoders interpolate subsampled colours from the rows above and below.
+
+What libjpeg-turbo would decode with a warning is not decoded here: Pillow decides about such files.
+
+Source: ITU-T T.81 annex B (markers), B.2.4.4 (restart intervals) and F.1.2.1.3 (their numbers).
+"""
+
+import threading
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+import simplejpeg
+from numpy.typing import NDArray
+
+Colours = Literal["RGB", "RGBX"]
+"""What a pixel is: three bytes, or four of which the last says nothing."""
+CHANNELS = {"RGB": 3, "RGBX": 4}
+Rows = NDArray[np.uint32]
+"""Where each MCU row of a member begins, and where the last ends: the column jpeg_rows of the index."""
+
+KEPT_BYTES = 64 << 20
+"""Memory for decoded pixels that a thread keeps for the next image; what a larger one took is given back."""
+_BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
+_FRAMES = frozenset({_BASELINE, _EXTENDED, _PROGRESSIVE})
+_OTHER_FRAMES = frozenset({0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF})
+"""Lossless, hierarchical, arithmetic: Pillow decides about them."""
+_SOS, _EOI, _RST0 = 0xDA, 0xD9, 0xD0
+_TABLES = frozenset({0xC4, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)})
+"""Segments that may stand before a scan: Huffman and quantisation tables, restart interval, comment, applications' own."""
+_MARK = 0xFF
+_GRAY, _COLOUR = 1, 3
+_BITS = 8
+_RESTARTS = 8
+_HARMLESS = "extraneous bytes before marker 0xd9"
+"""What the decoder says of the rows that a smaller height left over."""
+
+
+class Header(NamedTuple):
+    """What the markers before the first scan say."""
+
+    width: int
+    height: int
+    mcu_rows: int
+    """Pixel rows in a row of MCUs."""
+    height_at: int
+    """Where the height is written."""
+    scan: int
+    """Where the entropy-coded data begin."""
+    gray: bool
+    """One channel."""
+    cuttable: bool
+    """One interleaved sequential scan, so that decoding can stop at any row."""
+
+
+class Odd(Exception):
+    """This is not for the fast decoder. Its text is a counter's name: few words, no numbers."""
+
+
+def read_header(data: bytes | memoryview) -> Header:
+    """Read the markers up to the first scan.
+
+    Args:
+        data: A file that begins as a JPEG.
+
+    Raises:
+        Odd: Other decoders know more of it: CMYK, 12 bits, arithmetic coding, lossless, a damaged header.
+    """
+    frame = kind = components = mcu_rows = 0
+    for marker, body, length in _segments(data):
+        if marker in _FRAMES:
+            frame, kind = body, marker
+            components, mcu_rows = _frame(data, body, length)
+        elif marker == _SOS and frame:
+            height, width = (data[frame + 1] << 8) | data[frame + 2], (data[frame + 3] << 8) | data[frame + 4]
+            if not height or not width:
+                raise Odd("size not in the header")
+            cuttable = kind != _PROGRESSIVE and data[body] == components
+            return Header(width, height, mcu_rows, frame + 1, body - 2 + length, components == _GRAY, cuttable)
+        elif marker not in _TABLES:
+            raise Odd("coding that only Pillow knows" if marker in _OTHER_FRAMES else "damaged header")
+    raise Odd("no scan")
+
+
+def _segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
+    """Marker, start of its body, and the length that it says, of each segment."""
+    at, size = 2, len(data)
+    while at + 4 <= size:
+        if data[at] != _MARK:
+            raise Odd("bytes between markers")
+        marker = data[at + 1]
+        if marker == _MARK:  # a fill byte
+            at += 1
+            continue
+        length = (data[at + 2] << 8) | data[at + 3]
+        yield marker, at + 4, length
+        at += 2 + length
+
+
+def _frame(data: bytes | memoryview, body: int, length: int) -> tuple[int, int]:
+    """Components, and pixel rows in a row of MCUs."""
+    if body + length > len(data) or length < _BITS:
+        raise Odd("damaged header")
+    if data[body] != _BITS:
+        raise Odd("not 8 bits a channel")
+    components = data[body + 5]
+    if components not in {_GRAY, _COLOUR}:
+        raise Odd("CMYK or other colours")
+    if length < 8 + 3 * components:
+        raise Odd("damaged header")
+    factors = [data[body + 7 + 3 * number] & 15 for number in range(components)]
+    # A single component is not interleaved: its MCU is one block, whatever its factors say.
+    return components, 8 * max(factors) if components > 1 else 8
+
+
+class _Scratch(threading.local):
+    """This thread's memory for decoded pixels."""
+
+    def __init__(self) -> None:
+        self.memory: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+
+    def of(self, size_bytes: int) -> NDArray[np.uint8]:
+        """Memory of at least this size; what was given before is overwritten."""
+        if size_bytes > KEPT_BYTES:
+            return np.empty(size_bytes, dtype=np.uint8)
+        if self.memory.nbytes < size_bytes:
+            self.memory = np.empty(min(KEPT_BYTES, size_bytes + size_bytes // 2), dtype=np.uint8)
+        return self.memory
+
+
+_SCRATCH = _Scratch()
+
+
+class Decoded(NamedTuple):
+    """Some rows of an image."""
+
+    memory: NDArray[np.uint8]
+    """Flat; the pixels are at its beginning. It is overwritten when this thread decodes the next image."""
+    width: int
+    height: int
+    first: int
+    """Which row of the image its first row is."""
+    channels: int
+
+    def pixels(self) -> NDArray[np.uint8]:
+        """uint8, shape (height, width, channels): a view."""
+        size = self.height * self.width * self.channels
+        return self.memory[:size].reshape(self.height, self.width, self.channels)
+
+
+def decode(  # noqa: PLR0917
+    data: bytes | memoryview, header: Header, top: int, bottom: int, colours: Colours, rows: Rows | None = None
+) -> Decoded:  # fmt: skip
+    """Decode rows [top, bottom), and others beside them.
+
+    Args:
+        data: The file.
+        header: Its header.
+        top: First row that is needed.
+        bottom: The row after the last one.
+        colours: What a pixel shall be; gray becomes three equal channels.
+        rows: Where its MCU rows begin, if they are known.
+
+    Raises:
+        Odd: The decoder warns or refuses: Pillow decides about this file.
+    """
+    if rows is not None and len(rows) > 2:  # noqa: PLR2004 - two places are one row
+        part, first, height = _cut_rows(data, header, top, bottom, rows)
+        return _run(part, header.width, height, first, colours)
+    height = _least_height(header, bottom)
+    if height == header.height or not header.cuttable or not _ends(data):
+        return _run(data, header.width, header.height, 0, colours)
+    part = bytearray(data)
+    part[header.height_at : header.height_at + 2] = height.to_bytes(2, "big")
+    return _run(part, header.width, height, 0, colours, stops_early=True)
+
+
+def _least_height(header: Header, bottom: int) -> int:
+    """Rows to decode so that those above bottom are right: whole MCU rows, and one more."""
+    rows = header.mcu_rows
+    return min(header.height, (-(-bottom // rows) + 1) * rows)
+
+
+def _ends(data: bytes | memoryview) -> bool:
+    """Whether the end marker is there. A file that was cut off is Pillow's to refuse, whichever rows are asked for."""
+    return data[-2:] == b"\xff\xd9"
+
+
+def _cut_rows(  # noqa: PLR0917
+    data: bytes | memoryview, header: Header, top: int, bottom: int, rows: Rows
+) -> tuple[bytearray, int, int]:  # fmt: skip
+    """A JPEG of the rows that are needed, which row its first one is, and its height."""
+    step, last = header.mcu_rows, len(rows) - 2
+    above, below = max(0, top // step - 1), min(last, -(-bottom // step))
+    start, stop = int(rows[above]), int(rows[below + 1])
+    head = int(rows[0])
+    first, height = above * step, min(header.height, (below + 1) * step) - above * step
+    part = bytearray(data[:head])
+    part[header.height_at : header.height_at + 2] = height.to_bytes(2, "big")
+    part += data[start:stop]
+    if below == last:
+        part += b"\xff\xd9"
+    else:
+        part[-1] = _EOI  # where the restart marker of the row behind it stood
+    inner = rows[above + 1 : below + 1].astype(np.int64) - (start - head + 1)
+    if len(inner) and above % _RESTARTS:
+        np.frombuffer(part, dtype=np.uint8)[inner] = _RST0 + np.arange(len(inner), dtype=np.uint8) % _RESTARTS
+    return part, first, height
+
+
+def _run(  # noqa: PLR0917
+    data: bytes | memoryview | bytearray, width: int, height: int, first: int, colours: Colours, *, stops_early: bool = False
+) -> Decoded:  # fmt: skip
+    channels = CHANNELS[colours]
+    memory = _SCRATCH.of(width * (height + 1) * channels)  # a row more: see Picture._lent
+    try:
+        # The exact inverse transform and upsampling, which are what Pillow asks for.
+        found = simplejpeg.decode_jpeg(data, colours, fastdct=False, fastupsample=False, buffer=memory, strict=True)
+    except ValueError as error:
+        if not stops_early or _HARMLESS not in str(error):
+            raise Odd("the decoder warns") from error
+    else:
+        if found.shape[:2] != (height, width):
+            raise Odd("the decoder reads another size")
+    return Decoded(memory, width, height, first, channels)

@@ -1,0 +1,67 @@
+"""A batch that was written where it lies: what a dataset of ours gives a loader of ours instead of a list of samples."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch.utils.data import default_collate
+
+Memory = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
+"""From shape and dtype to a contiguous tensor, its values undefined, that nobody else has."""
+Begin = Callable[[int], None]
+"""Is called before each sample, with its place in the batch: it seeds the sample's random numbers."""
+WRITTEN: Any = type("Written", (), {"__slots__": ()})()
+"""Stands in a sample for an image that was written into its batch."""
+
+
+class WholeBatch:
+    """The samples of a batch, their images in one tensor.
+
+    Args:
+        images: The tensor; shape (samples, 3, height, width).
+        image: Which part of a sample the image is: a name where samples are dicts, else a number.
+    """
+
+    def __init__(self, images: torch.Tensor, image: str | int) -> None:
+        self.images, self._image = images, image
+        self.samples: list[Any] = []
+        """Tuples or dicts, WRITTEN standing for the image."""
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def collated(self) -> Any:  # noqa: ANN401 - a list or a dict
+        """What torch's default_collate makes of the samples.
+
+        Raises:
+            Exception: What default_collate raises, such as for images of unequal size.
+        """
+        image = self._image
+        if any(sample[image] is not WRITTEN for sample in self.samples):
+            return default_collate(self.separate())
+        first = self.samples[0]
+        if isinstance(first, dict):
+            others = {name: default_collate([sample[name] for sample in self.samples]) for name in first if name != image}
+            return {name: self.images if name == image else others[name] for name in first}
+        return [self.images if part == image else default_collate([sample[part] for sample in self.samples])
+                for part in range(len(first))]  # fmt: skip
+
+    def separate(self) -> list[Any]:
+        """As a list of samples, each with its image."""
+        image = self._image
+        found: list[Any] = []
+        for number, sample in enumerate(self.samples):
+            mine = self.images[number] if sample[image] is WRITTEN else sample[image]
+            if isinstance(sample, dict):
+                found.append({**sample, image: mine})
+            else:
+                found.append(tuple(mine if part == image else value for part, value in enumerate(sample)))
+        return found
+
+
+@runtime_checkable
+class MakesBatches(Protocol):
+    """A dataset that can write a batch where it shall lie."""
+
+    def make_batch(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
+        """The samples of a batch; None, before anything was drawn, where it cannot."""
