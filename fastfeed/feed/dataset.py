@@ -19,7 +19,7 @@ from fastfeed.feed import fields as registry
 from fastfeed.feed import select
 from fastfeed.feed.columns import Columns
 from fastfeed.feed.decode.images import DECODES, Begun, Images, is_colour_jpeg
-from fastfeed.feed.decode.whole import WRITTEN, Begin, Memory, WholeBatch
+from fastfeed.feed.decode.whole import WRITTEN, Begin, MakesBatches, Memory, WholeBatch
 from fastfeed.feed.extra import Extra, join
 from fastfeed.feed.fields import Decoder
 from fastfeed.feed.selectable import Selectable
@@ -35,7 +35,7 @@ Decode = Callable[[bytes | memoryview, Any], Any]
 """From an image's bytes, and where the rows of a JPEG begin, to what becomes of it while decoding."""
 
 
-class PackedDataset(Selectable, Dataset[Any]):
+class PackedDataset(Selectable, MakesBatches, Dataset[Any]):
     """Samples of a packed dataset by position.
 
     A dataset whose fields are one image and its class gives tuples (image, target), the image RGB as ImageFolder gives
@@ -251,7 +251,7 @@ class PackedDataset(Selectable, Dataset[Any]):
             return None
         recorder = listening(self.recorder)
         with recorder.span("read", asked[0]):
-            payloads = self._reader.read_batch(wanted)
+            payloads = self._reader.read_batch(wanted, fleeting=True)
         shape, dtype = images.batch
         made = memory((len(asked), *shape), dtype)
         batch = WholeBatch(made, field if self._pair_image is None else 0)
@@ -296,10 +296,25 @@ class PackedDataset(Selectable, Dataset[Any]):
         elif field != self._pair_image:
             transform = None  # a function of whole samples
         if field is None or transform is None:
+            self._images = None
             return None
         if self._images is None or not self._images.is_of(transform):
             self._images = Images(transform, self.decode)
         return self._images if self._images.fuses else None
+
+    @property
+    def decoding(self) -> tuple[str, ...]:
+        """How images are decoded, and why so; sentences. Empty where there are none."""
+        images = [name for name in sorted(self._wanted) if is_image_field(name)]
+        if not images:
+            return ()
+        if self._fusible is None:
+            why = "one of several images of a sample" if len(images) > 1 else "decoders= names a decoder"
+            return (f"images are decoded by Pillow, whole: {', '.join(images)} is {why}",)
+        if self._pair_image is None and self.transform is not None and not isinstance(self.transform, Mapping):
+            return ("images are decoded by Pillow, whole: transform is a function of whole samples, not of their images",)
+        known = self.images or self._images
+        return ("images are decoded by Pillow, whole: they have no transform",) if known is None else known.told()
 
     def _value(self, position: int, place: Place, data: bytes | memoryview, decode: Decode | None) -> Any:  # noqa: ANN401
         if decode is not None and place.field == self._fusible and (self._pair_image is not None or is_colour_jpeg(data)):

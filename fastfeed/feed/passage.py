@@ -173,14 +173,15 @@ class Passage:
             size_bytes: Of its tensors and arrays.
             tensors: How many.
         """
-        storages, sent = storages_of(data), data
-        if self._slots is not None and any(map(self._slots.holds, storages)):
-            sent = self._slots.handed(data, self.token)
-            storages = [storage for storage in storages if not self._slots.holds(storage)]
-            size_bytes_left, tensors = sum(storage.nbytes() for storage in storages), len(storages)
-        else:
-            size_bytes_left = size_bytes
-        why = self._against(storages, size_bytes_left)
+        sent, storages, left_bytes = data, storages_of(data), size_bytes
+        slots = self._slots
+        in_slots = [] if slots is None else [storage for storage in storages if slots.holds(storage)]
+        if slots is not None and in_slots:
+            sent = slots.handed(data, self.token)
+            gone = {storage.data_ptr() for storage in in_slots if not slots.holds(storage)}
+            storages = [storage for storage in storages if storage.data_ptr() not in gone]
+            left_bytes, tensors = sum(storage.nbytes() for storage in storages), len(storages)
+        why = self._against(storages, left_bytes)
         return Crossing(self.token, Parcel(sent, files=self.files) if why else sent, size_bytes, tensors, why)
 
     def _against(self, storages: list[torch.UntypedStorage], size_bytes: int) -> str:

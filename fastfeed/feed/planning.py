@@ -12,8 +12,10 @@ import torch
 from torch.utils.data import IterableDataset, TensorDataset
 
 from fastfeed.feed.ceilings import SizingFacts, StartMethod, WorkerRequest
+from fastfeed.feed.decode.whole import MakesBatches
 from fastfeed.feed.passage import Passage, can_start, passage_of
 from fastfeed.feed.sizing import WorkerPlan, plan_workers
+from fastfeed.feed.splitting import behind_views
 from fastfeed.machine import survey
 from fastfeed.mounts import file_system
 
@@ -187,6 +189,10 @@ class PlannedLoader:
         """What was decided, and why: print it. With the first batch of workers more is known, and it is decided anew."""
         if self._passage is not None:
             self._plan = self._planner.replanned(self._plan, self._passage)
+        base, _ = behind_views(self.__dict__.get("dataset"))  # the constructor asks before it has one
+        data = base.decoding if isinstance(base, MakesBatches) else ()
+        if data != self._plan.data:
+            self._plan = replace(self._plan, data=data)
         return self._plan
 
     @plan.setter

@@ -66,6 +66,8 @@ class WorkerPlan:
     """What explicit values cost."""
     processors: float
     """This rank's part, for the tuner."""
+    data: tuple[str, ...] = ()
+    """What the dataset says of how it makes samples; sentences."""
 
     def lowest(self, *, waiting: bool = False) -> Ceiling:
         """The lowest ceiling.
@@ -83,7 +85,8 @@ class WorkerPlan:
         parts.append("pinned memory" if self.pin_memory else "no pinned memory")
         if self.num_workers:
             parts.append("workers persist" if self.persistent_workers else "workers are started each epoch")
-        return "\n".join([", ".join(parts), *(f"  {line}" for line in self.why), *(f"  costs: {line}" for line in self.costs)])
+        lines = [*self.why, *self.data, *(f"costs: {line}" for line in self.costs)]
+        return "\n".join([", ".join(parts), *(f"  {line}" for line in lines)])
 
 
 def plan_workers(request: WorkerRequest, facts: SizingFacts) -> WorkerPlan:

@@ -46,8 +46,8 @@ class FileReader:
         """
         return self.read_part(position, place, place.start, place.stop)
 
-    def read_batch(self, wanted: Sequence[tuple[int, Sequence[Place]]]) -> list[list[bytes]]:
-        """The files of many samples.
+    def read_batch(self, wanted: Sequence[tuple[int, Sequence[Place]]], *, fleeting: bool = False) -> list[list[bytes]]:  # noqa: ARG002
+        """The files of many samples, in memory of their own.
 
         Raises:
             SourceUnreadable: As read().

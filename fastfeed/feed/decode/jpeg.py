@@ -174,14 +174,18 @@ def decode(  # noqa: PLR0917
         Odd: The decoder warns or refuses: Pillow decides about this file.
     """
     if rows is not None and len(rows) > 2:  # noqa: PLR2004 - two places are one row
-        part, first, height = _cut_rows(data, header, top, bottom, rows)
-        return _run(part, header.width, height, first, colours)
+        cut, first, height = _cut_rows(data, header, top, bottom, rows)
+        return _run(cut, header.width, height, first, colours)
     height = _least_height(header, bottom)
     if height == header.height or not header.cuttable or not _ends(data):
         return _run(data, header.width, header.height, 0, colours)
-    part = bytearray(data)
-    part[header.height_at : header.height_at + 2] = height.to_bytes(2, "big")
-    return _run(part, header.width, height, 0, colours, stops_early=True)
+    at = header.height_at
+    part: memoryview | bytearray = data if isinstance(data, memoryview) and not data.readonly else bytearray(data)
+    try:  # in place where that is allowed: copying a photo takes a hundredth of decoding it
+        part[at : at + 2] = height.to_bytes(2, "big")
+        return _run(part, header.width, height, 0, colours, stops_early=True)
+    finally:
+        part[at : at + 2] = header.height.to_bytes(2, "big")
 
 
 def _least_height(header: Header, bottom: int) -> int:

@@ -1,7 +1,7 @@
 """A batch that was written where it lies: what a dataset of ours gives a loader of ours instead of a list of samples."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch.utils.data import default_collate
@@ -59,9 +59,20 @@ class WholeBatch:
         return found
 
 
-@runtime_checkable
-class MakesBatches(Protocol):
+class MakesBatches:
     """A dataset that can write a batch where it shall lie."""
 
     def make_batch(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
-        """The samples of a batch; None, before anything was drawn, where it cannot."""
+        """The samples of a batch; None, before anything was drawn, where it cannot.
+
+        Args:
+            indices: Of the samples.
+            begin: Called before each.
+            memory: Gives the memory of the batch.
+        """
+        raise NotImplementedError
+
+    @property
+    def decoding(self) -> tuple[str, ...]:
+        """How images are decoded, and why so; sentences for the plan."""
+        raise NotImplementedError
