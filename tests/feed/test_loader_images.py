@@ -118,12 +118,13 @@ def test_kept_batches_never_change(photos):
             if len(kept) > 9:
                 del kept[len(kept) // 2]
             assert all(torch.equal(torch.as_tensor(seen), before) for seen, _, before in kept)
+    assert loader._passage is not None
     went = loader._passage.went
     assert went["small"] > 20  # only the targets take the pipe: images are in slots
 
 
 def test_nothing_is_left_of_the_memory(photos):
-    before = remains()
+    before, kept = remains(), []
     for _ in range(2):
         loader = DataLoader(opened(photos, TRAIN), 4, shuffle=True, num_workers=2)
         kept = list(loader)
