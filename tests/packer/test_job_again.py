@@ -175,7 +175,7 @@ def test_on_error_may_be_decided_anew_for_an_unfinished_pack(tmp_path):
     def vanish(_: object) -> None:
         (source / "dog" / "001.jpg").rename(tmp_path / "away.jpg")
 
-    with pytest.raises(SourceUnreadable, match=r"dog/001\.jpg.* --on-error skip"):
+    with pytest.raises(SourceUnreadable, match=r"dog/001\.jpg.*leave their samples out with --on-error skip --trust-scan\."):
         fastfeed.pack(source, tmp_path / "out", shards=3, on_plan=vanish)
     result = fastfeed.pack(source, tmp_path / "out", shards=3, on_error="skip", trust_scan=True)
     assert (result.skipped, result.datasets[0].samples) == (1, 5)
