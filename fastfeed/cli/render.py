@@ -148,7 +148,7 @@ def pack_plan(plan: "PackResult") -> None:
     for d in plan.datasets:
         classes = "-" if d.classes is None else f"{d.classes:,}"
         tar_bytes = d.size_bytes if d.tar_bytes is None else d.tar_bytes
-        adds = f"{(tar_bytes - d.source_bytes) / max(1, d.source_bytes):.1%}"
+        adds = f"{(tar_bytes - d.source_bytes) / d.source_bytes:.1%}" if d.source_bytes else "-"
         sizes = [format_size(d.source_bytes), f"{d.shards:,}", format_size(tar_bytes), adds]
         rows.append([d.name, f"{d.samples:,}", " ".join(d.fields), classes, *sizes])
     _table(columns, rows)
