@@ -33,6 +33,16 @@ def test_every_command_is_in_the_table():
     assert listed == set(cli.commands)
 
 
+def test_ci_runs_its_two_commands_and_the_long_tests():
+    demo, tests = re.findall(r"^```sh\n(python3 -m venv .*)\n```$", README, re.MULTILINE)
+    ci = (ROOT / ".ci" / "run").read_text().replace(" -q ", " ")
+    places = [
+        ci.find(f"\n{command}\n") for command in (*tests.split(" && "), ".venv/bin/python tools/soak", demo.split(" && ")[-1])
+    ]
+    assert places == sorted(places) and places[0] > 0
+    assert demo.split(" && ")[1:] == [".venv/bin/pip install .", ".venv/bin/fastfeed demo"]
+
+
 def test_every_option_that_it_names_exists():
     named = set(re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)", README)) | set(
         re.findall(r"^fastfeed .*?(--[a-z][a-z-]+)", README, re.MULTILINE)
