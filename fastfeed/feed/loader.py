@@ -197,6 +197,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
 
     def _prepare_workers(self) -> list[Ear]:
         """Settle how many workers the next pass has and how their batches come; who hears of these, to correct the number."""
+        self.look_for_obstacles()
         self.settle_pinning()
         self._autotune = tuned(self, self._autotune)
         ears = [] if self._autotune is None else self._autotune.begin(self)
