@@ -8,6 +8,7 @@ import time
 
 import pytest
 import torch
+from loading import remains
 
 from fastfeed.feed.workers import DONE, NOT_BEGUN, WHOLE, Workers, ended
 
@@ -35,16 +36,16 @@ def test_another_process_writes_into_the_table():
 
 
 def test_where_descriptors_run_out_none_is_kept():
-    Workers(1)  # what torch itself opens once
-    before, (soft, hard) = os.listdir("/proc/self/fd"), resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, before)) + 8, hard))
+    gc.collect()
+    before, (soft, hard) = remains()["stacks"], resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 12, hard))
     try:
         with pytest.raises(OSError, match="Too many open files"):
             Workers(500)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert remains()["stacks"] == before
 
 
 def test_how_processes_ended():
