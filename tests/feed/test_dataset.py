@@ -82,7 +82,7 @@ def test_it_is_called_as_promised():
     parameters = list(inspect.signature(PackedDataset).parameters.values())
     positional = [parameter for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
     assert [(parameter.name, parameter.default) for parameter in positional] == [
-        ("path", inspect.Parameter.empty), ("transform", None), ("target_transform", None), ("decode", "exact"),
+        ("path", inspect.Parameter.empty), ("transform", None), ("target_transform", None), ("decode", "auto"),
         ("fields", None), ("decoders", None),
     ]  # fmt: skip
     assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters[len(positional) :])
