@@ -130,6 +130,8 @@ def test_what_the_first_batch_shows_makes_another_plan_once():
 
 def test_memory_is_pinned_only_where_cuda_is_in_use():
     """The planner is told of a GPU, and this process has not begun with CUDA."""
+    if torch.cuda.is_initialized():
+        pytest.skip("another test has begun with CUDA in this process")
     loader = DataLoader(Numbers(), 4, num_workers=0, seed=1)
     loader._planner = Planner(WorkerRequest(num_workers=0, batches=3), SizingFacts(machine=machines.machine(gpus=1)))
     loader.plan, loader.pin_memory = loader._planner.plan(), True
