@@ -37,6 +37,10 @@ _OTHER_FRAMES = frozenset({0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE,
 _SOS, _EOI, _RST0 = 0xDA, 0xD9, 0xD0
 _TABLES = frozenset({0xC4, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)})
 """Segments that may stand before a scan: Huffman and quantisation tables, restart interval, comment, applications' own."""
+_READ_BY_PILLOW = {0xE0: b"?", 0xE2: b"MPF\0", 0xED: b"Photoshop 3.0\0", 0xEE: b"?"}
+"""JFIF, MPF and ICC, Photoshop, Adobe: what Pillow looks into beyond its first bytes, and may find wrong."""
+_BEGINNING, _ORDINARY_BYTES = 16, 12
+_LEAST_SCAN = 6
 _MARK = 0xFF
 _GRAY, _COLOUR = 1, 3
 _BITS = 8
@@ -60,6 +64,8 @@ class Header(NamedTuple):
     """One channel."""
     cuttable: bool
     """One interleaved sequential scan, so that decoding can stop at any row."""
+    peculiar: bool
+    """Pillow reads more of its markers than a decoder needs, and may refuse them."""
 
 
 class Odd(Exception):
@@ -76,19 +82,27 @@ def read_header(data: bytes | memoryview) -> Header:
         Odd: Other decoders know more of it: CMYK, 12 bits, arithmetic coding, lossless, a damaged header.
     """
     frame = kind = components = mcu_rows = 0
+    peculiar = False
     for marker, body, length in _segments(data):
-        if marker in _FRAMES:
+        if marker in _READ_BY_PILLOW:
+            peculiar = peculiar or _is_peculiar(marker, bytes(data[body : body + _BEGINNING]), length - 2)
+        elif marker in _FRAMES:
             frame, kind = body, marker
             components, mcu_rows = _frame(data, body, length)
-        elif marker == _SOS and frame:
+        elif marker == _SOS and frame and length > _LEAST_SCAN:
             height, width = (data[frame + 1] << 8) | data[frame + 2], (data[frame + 3] << 8) | data[frame + 4]
             if not height or not width:
                 raise Odd("size not in the header")
             cuttable = kind != _PROGRESSIVE and data[body] == components
-            return Header(width, height, mcu_rows, frame + 1, body - 2 + length, components == _GRAY, cuttable)
+            return Header(width, height, mcu_rows, frame + 1, body - 2 + length, components == _GRAY, cuttable, peculiar)
         elif marker not in _TABLES:
             raise Odd("coding that only Pillow knows" if marker in _OTHER_FRAMES else "damaged header")
     raise Odd("no scan")
+
+
+def _is_peculiar(marker: int, beginning: bytes, size_bytes: int) -> bool:
+    """Whether it may be a segment that Pillow refuses, though no decoder would: a short one, or one that it looks into."""
+    return size_bytes < _ORDINARY_BYTES or beginning.startswith(_READ_BY_PILLOW[marker])
 
 
 def _segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
@@ -102,13 +116,15 @@ def _segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
             at += 1
             continue
         length = (data[at + 2] << 8) | data[at + 3]
+        if at + 2 + length > size or length < 2:  # noqa: PLR2004 - the two bytes that say it
+            raise Odd("damaged header")
         yield marker, at + 4, length
         at += 2 + length
 
 
 def _frame(data: bytes | memoryview, body: int, length: int) -> tuple[int, int]:
     """Components, and pixel rows in a row of MCUs."""
-    if body + length > len(data) or length < _BITS:
+    if length < _BITS:
         raise Odd("damaged header")
     if data[body] != _BITS:
         raise Odd("not 8 bits a channel")
@@ -135,6 +151,11 @@ class _Scratch(threading.local):
         if self.memory.nbytes < size_bytes:
             self.memory = np.empty(min(KEPT_BYTES, size_bytes + size_bytes // 2), dtype=np.uint8)
         return self.memory
+
+    def leave(self, memory: NDArray[np.uint8]) -> None:
+        """This memory is somebody's now."""
+        if memory is self.memory:
+            self.memory = np.empty(0, dtype=np.uint8)
 
 
 _SCRATCH = _Scratch()
@@ -186,6 +207,11 @@ def decode(  # noqa: PLR0917
         return _run(part, header.width, height, 0, colours, stops_early=True)
     finally:
         part[at : at + 2] = header.height.to_bytes(2, "big")
+
+
+def keep(decoded: Decoded) -> None:
+    """These rows are not overwritten when this thread decodes the next image."""
+    _SCRATCH.leave(decoded.memory)
 
 
 def _least_height(header: Header, bottom: int) -> int:
