@@ -18,6 +18,7 @@ from fastfeed.errors import DecodeError, ManifestDamaged, NoClasses, UsageError
 from fastfeed.feed import fields as registry
 from fastfeed.feed import select
 from fastfeed.feed.columns import Columns
+from fastfeed.feed.decode.arrays import as_function
 from fastfeed.feed.decode.images import DECODES, Begun, Images, is_colour_jpeg
 from fastfeed.feed.decode.whole import WRITTEN, Begin, MakesBatches, Memory, WholeBatch
 from fastfeed.feed.extra import Extra, join
@@ -427,4 +428,4 @@ def _called(transform: Any, value: Any) -> Any:  # noqa: ANN401 - any value
     """A transformed value; where its first steps were done while decoding, the others are done."""
     if value is WRITTEN:
         return value
-    return value.finished() if type(value) is Begun else transform(value)
+    return value.finished() if type(value) is Begun else as_function(transform)(value)

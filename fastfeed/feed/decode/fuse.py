@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fastfeed.feed.decode import steps
+from fastfeed.feed.decode.arrays import Arrays, is_of_arrays
 from fastfeed.feed.decode.known import TIMM, V1, V2, as_it_is, is_untouched, may_draw, name_of, passed_on, path_of, step_of
 from fastfeed.feed.decode.many import Views
 from fastfeed.feed.decode.steps import Fused
@@ -60,6 +61,8 @@ class Recipe:
     """The steps and containers with their attributes as they were, to tell whether they have been changed."""
     views: tuple["Recipe", ...] = ()
     """Of Views, what each of its transforms becomes; then nothing is fused or called here."""
+    arrays: Arrays | None = None
+    """Of a Compose of albumentations, what becomes of it; then nothing is fused or called here."""
 
     @property
     def moved(self) -> tuple[Own, ...]:
@@ -86,7 +89,8 @@ class Recipe:
     def is_current(self) -> bool:
         """Whether no step has been given another attribute since it was read."""
         try:
-            return all(vars(owner) == before for owner, before in self.seen) and all(view.is_current() for view in self.views)
+            same = all(vars(owner) == before for owner, before in self.seen) and all(view.is_current() for view in self.views)
+            return same and (self.arrays is None or self.arrays.is_current())
         except (RuntimeError, ValueError):  # tensors or arrays, which do not say in one word whether they are equal
             return False
 
@@ -95,6 +99,8 @@ def read(transform: Own | None) -> Recipe:
     """Read a transform of images."""
     if type(transform) is Views:
         return _read_views(transform)
+    if is_of_arrays(transform):
+        return _read_arrays(Arrays(transform), transform)
     seen: list[Any] = []
     flat = [] if transform is None else list(_flat(transform, seen))
     fused, why_not = _fused(flat)
@@ -183,4 +189,12 @@ def _read_views(views: Views) -> Recipe:
     return Recipe(
         whole=views, fused=(), to_tensor=(), tail=(), shape=None, random=any(recipe.random for recipe in recipes),
         names=names, why_not=why_not, seen=((views, _attributes(views)),), views=recipes,
+    )  # fmt: skip
+
+
+def _read_arrays(arrays: Arrays, compose: Own | None) -> Recipe:
+    return Recipe(
+        whole=compose, fused=(), to_tensor=(), tail=(), shape=None, random=True,
+        names=("albumentations",) if arrays.why_not else (f"albumentations, {arrays.name}",), why_not=arrays.why_not, seen=(),
+        arrays=arrays,
     )  # fmt: skip

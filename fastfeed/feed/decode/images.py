@@ -91,6 +91,9 @@ class Images:
         try:
             if self.recipe.views:
                 return self._views(picture, states)
+            if self.recipe.arrays is not None:
+                pixels, rest = self.recipe.arrays.begun(picture)
+                return Begun(pixels, (rest,))
             return self._begun(picture, _done(self.recipe, picture))
         except Exception:
             states.restore()
@@ -189,6 +192,12 @@ class Images:
         return tuple(lines)
 
     def _kernel(self) -> str:
+        """What resizes."""
+        recipes = self.recipe.views or (self.recipe,)
+        if self.recipe.arrays is not None:
+            return "decoding: albumentations resizes"
+        if all(recipe.moved for recipe in recipes):
+            return "decoding: exact; torchvision's kernel for tensors resizes"
         mode = "close" if self.close else "exact"
         reason = f'decode="{self._decode}"'
         if self._decode == "auto":

@@ -59,7 +59,7 @@ def is_untouched(step: Any) -> bool:  # noqa: ANN401 - any step
 def _is_original(kind: type) -> bool:
     """Whether all methods of a class of torchvision, timm or torch come from there."""
     functions = (value for value in vars(kind).values() if isinstance(value, FunctionType))
-    return all(value.__module__ is None or value.__module__.startswith(_FOREIGN) for value in functions)
+    return all(value.__module__.startswith(_FOREIGN) for value in functions)
 
 
 def may_draw(step: object) -> bool:

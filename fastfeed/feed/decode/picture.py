@@ -210,6 +210,11 @@ class Picture:
         with Image.open(io.BytesIO(self._data)) as opened:
             return opened.info
 
+    def array(self) -> Pixels:
+        """As an array of its own, RGB."""
+        image = self._decoded("RGB")
+        return np.array(self._pixels if image is None else image, order="C")
+
     def image(self) -> Image.Image:
         """As a Pillow image of its own, RGB."""
         image = self._decoded("RGB")
