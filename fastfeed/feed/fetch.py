@@ -43,7 +43,7 @@ class Failure:
     index: Any
     """As the sampler gave it; None where it was the batch as a whole."""
     stage: str
-    """"fetch", "collate" or "pickle"."""
+    """"fetch", "collate", "batch_transform" or "pickle"."""
     kind: str
     """Name of the exception's type."""
     message: str
@@ -110,6 +110,8 @@ class FetchRules:
     """Somebody corrects the number of workers, and wants to know what they wait for."""
     record: bool = False
     """Take the times of samples."""
+    batch_transform: Callable[[Any], Any] | None = None
+    """What is done to each batch behind collate."""
 
 
 class Fetcher:
@@ -173,13 +175,19 @@ class Fetcher:
         if samples is _SKIPPED or (failures and self.rules.batched and not len(samples)):
             return _nothing_left(failures[-1], count)
         self._at(WHOLE)
+        stage = "collate"
         try:
             collate, log = self.rules.collate, self._log
             if isinstance(samples, WholeBatch):
                 collate = WholeBatch.collated
             collated = collate(samples) if log is None else log.collated(collate, samples)
+            if self.rules.batch_transform is not None:
+                stage = "batch_transform"
+                if seeds is not None:  # by its first sample: numbers of batches differ after a resume
+                    seeds.apply(f"batch of {plain_index(next(iter(task.indices), 0))}")
+                collated = self.rules.batch_transform(collated)
         except Exception as error:  # noqa: BLE001 - any fault of user code is reported with its batch
-            return self._failure(error, None, "collate", count=count)
+            return self._failure(error, None, stage, count=count)
         wrong = None if self.worker == MAIN else unpicklable(collated)
         return collated if wrong is None else self._whose(task, samples, wrong, failures)
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from fastfeed.feed.crew import DYING_SECONDS, Crew, WorkerLost, about_workers, name_deaths
 from fastfeed.feed.inner import InnerLoader, in_order_option
 from fastfeed.feed.passage import Passage
-from fastfeed.feed.streams import FIRST_SAMPLES, Beginnings, Progress, Stream, StreamCollate, StreamInit
+from fastfeed.feed.streams import FIRST_SAMPLES, Beginnings, Progress, Stream, StreamCollate, StreamInit, Transformed
 from fastfeed.feed.tasks import TaskOrder
 from fastfeed.feed.watchman import Watchman
 from fastfeed.feed.workers import NOT_BEGUN, Workers
@@ -57,10 +57,12 @@ class Streaming:
         self.crew = StreamCrew(self.workers, loader.dataset)
         progress = Progress(None if self.workers is None else self.workers.whereabouts, self.beginnings)
         init = None if self.workers is None else StreamInit(loader.worker_init_fn, self.workers.stack_paths, passage)
+        transform = getattr(loader, "batch_transform", None)  # torch's own has none
+        collate = loader.collate_fn if transform is None else Transformed(loader.collate_fn, transform)
         self.loader = InnerLoader(
             Stream(loader.dataset, progress),  # type: ignore[arg-type]  # only for these is it called
             batch_size=loader.batch_size, drop_last=loader.drop_last,
-            collate_fn=StreamCollate(loader.collate_fn, progress, passage), num_workers=count,
+            collate_fn=StreamCollate(collate, progress, passage), num_workers=count,
             prefetch_factor=loader.prefetch_factor, pin_memory=loader.pin_memory,
             pin_memory_device=loader.pin_memory_device, timeout=loader.timeout, generator=loader.generator,
             worker_init_fn=init, multiprocessing_context=loader.multiprocessing_context if count else None,

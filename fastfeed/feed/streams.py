@@ -166,6 +166,22 @@ def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any] | None:
         return None  # sparse, bfloat16, quantized: numpy has no such thing
 
 
+class Transformed:
+    """A collate function with what is done to its batches.
+
+    Args:
+        collate: It.
+        transform: That.
+    """
+
+    def __init__(self, collate: Callable[[Any], Any], transform: Callable[[Any], Any]) -> None:
+        self.collate, self.transform = collate, transform
+
+    def __call__(self, samples: Any) -> Any:  # noqa: ANN401 - what samples are
+        """The transformed batch."""
+        return self.transform(self.collate(samples))
+
+
 class StreamCollate:
     """The user's collate function, whose faults reach the main process.
 

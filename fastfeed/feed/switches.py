@@ -118,6 +118,20 @@ def prove_rng(rng: object) -> None:
         raise UsageError(msg, got=repr(rng))
 
 
+def prove_batch_transform(transform: object, *, batched: bool) -> None:
+    """Whether it is a function, and there are batches.
+
+    Raises:
+        UsageError: It is none, or there are none.
+    """
+    if transform is not None and not callable(transform):
+        msg = "batch_transform is a function of a batch"
+        raise UsageError(msg, got=repr(transform)[:80])
+    if transform is not None and not batched:
+        msg = "batch_transform needs batches, and with batch_size=None there are none"
+        raise UsageError(msg, hint="Give a batch_size, or transform samples in the dataset.")
+
+
 def prove_stream(dataset: object, asked: Mapping[str, bool]) -> None:
     """Whether options about single samples can be kept.
 

@@ -1,0 +1,224 @@
+"""Memory of batches that is used again: never while anybody can see it."""
+
+import copy
+import gc
+import os
+import random
+import time
+from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loading import equal
+from torch import multiprocessing
+
+from fastfeed.feed.slots import Shelf, Slots
+
+SHAPE = (3, 4, 5)
+TOKEN = 77_000
+
+
+@pytest.fixture(autouse=True)
+def shelf():
+    found = Shelf()
+    found.put_up(TOKEN)
+    return found
+
+
+def taken(slots: Slots, shape: tuple[int, ...], dtype: torch.dtype = torch.uint8) -> torch.Tensor:
+    found = slots.take(shape, dtype)
+    assert found is not None
+    return found
+
+
+def in_a_cycle(batch: torch.Tensor) -> list[Any]:
+    found: list[Any] = [batch]
+    found.append(found)
+    return found
+
+
+def handed(slots: Slots, *values: Any) -> Any:
+    """A batch with a tensor in a slot, as the other side gets it; values go through the same pipe."""
+    made = slots.take(SHAPE, torch.uint8)
+    if made is None:
+        return None
+    made.random_(0, 256)
+    expected = made.clone()
+    sent = slots.handed([made, *values], TOKEN)
+    del made
+    batch = ForkingPickler.loads(ForkingPickler.dumps(sent))
+    del sent
+    assert torch.equal(batch[0], expected)
+    return batch
+
+
+def test_a_slot_comes_back_when_its_tensor_has_died():
+    slots = Slots(2)
+    first = handed(slots, torch.arange(3), "text")
+    assert first[0].shape == SHAPE and first[1].tolist() == [0, 1, 2] and first[2] == "text"
+    second = handed(slots)
+    assert handed(slots) is None and slots.take(SHAPE, torch.uint8) is None
+    place = first[0].data_ptr()
+    del first
+    third = handed(slots)
+    assert third[0].data_ptr() == place and second[0].data_ptr() != place
+    assert handed(slots) is None
+
+
+KEEPERS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "view": lambda batch: batch[1:, ::2],
+    "numpy": lambda batch: batch.numpy(),
+    "numpy view": lambda batch: batch.numpy()[0, 1],
+    "memoryview": lambda batch: memoryview(batch.numpy()),  # type: ignore[arg-type]  # numpy's arrays are buffers
+    "storage": lambda batch: batch.untyped_storage(),
+    "other dtype": lambda batch: batch.view(torch.int8),
+    "detached": lambda batch: batch.detach(),
+    "in a cycle": in_a_cycle,
+    "dlpack": torch.utils.dlpack.from_dlpack,
+    "unbound": list,
+    "set": lambda batch: torch.empty(0, dtype=torch.uint8).set_(batch.untyped_storage()),
+}
+
+
+@pytest.mark.parametrize("keeper", KEEPERS)
+def test_whatever_sees_its_memory_keeps_it(keeper):
+    slots = Slots(1)
+    kept = KEEPERS[keeper](handed(slots)[0])
+    gc.collect()
+    assert handed(slots) is None, keeper
+    del kept
+    gc.collect()
+    assert handed(slots) is not None
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, torch.clone, lambda batch: ForkingPickler.loads(ForkingPickler.dumps(batch))]
+)
+def test_a_copy_has_memory_of_its_own(copied):
+    slots = Slots(1)
+    batch = handed(slots)[0]
+    found, expected = copied(batch), batch.tolist()
+    del batch
+    other = handed(slots)
+    assert other is not None and found.tolist() == expected
+
+
+def test_the_worker_own_tensor_counts_as_well():
+    slots = Slots(1)
+    made = taken(slots, SHAPE)
+    batch = ForkingPickler.loads(ForkingPickler.dumps(slots.handed([made], TOKEN)))
+    del batch
+    assert slots.take(SHAPE, torch.uint8) is None  # made is still here
+    del made
+    assert slots.take(SHAPE, torch.uint8) is not None
+
+
+def test_what_was_taken_and_not_sent_comes_back():
+    slots = Slots(1)
+    for _ in range(3):
+        made = taken(slots, SHAPE, torch.float32)
+        assert made.dtype is torch.float32 and made.is_contiguous()
+        assert slots.holds(made.untyped_storage()) and not slots.holds(torch.empty(3).untyped_storage())
+        del made
+
+
+def test_parts_and_other_shapes_of_a_slot_arrive_as_they_are():
+    slots = Slots(1)
+    made = taken(slots, (4, 6), torch.int32)
+    made.copy_(torch.arange(24, dtype=torch.int32).reshape(4, 6))
+    expected = {"whole": made.clone(), "part": (made[1:3, ::2].clone(), made.t().clone())}
+    sent = slots.handed({"whole": made, "part": (made[1:3, ::2], made.t())}, TOKEN)
+    found = ForkingPickler.loads(ForkingPickler.dumps(sent))
+    assert equal(found, expected) and found["part"][1].stride() == (1, 6)
+
+
+def test_batches_of_other_sizes_replace_slots():
+    slots = Slots(1)
+    assert handed(slots) is not None
+    for length in (1000, 10, 5000):
+        made = taken(slots, (length,))
+        made.fill_(length % 251)
+        large = ForkingPickler.loads(ForkingPickler.dumps(slots.handed([made], TOKEN)))[0]
+        del made
+        assert large.shape == (length,) and bool((large == length % 251).all())
+        del large
+
+
+def test_what_two_processes_see_is_never_used_again():
+    slots = Slots(2)
+    batch = handed(slots)[0]
+    expected = batch.tolist()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.read(reading, 1)
+        os._exit(0 if batch.tolist() == expected else 1)
+    del batch
+    gc.collect()
+    kept = [handed(slots) for _ in range(3)]
+    assert [one is None for one in kept] == [False, True, True]
+    os.write(writing, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    os.close(reading)
+    os.close(writing)
+
+
+def test_slots_of_workers_that_have_ended_are_let_go(shelf):
+    context = multiprocessing.get_context("fork")
+    queue, done = context.Queue(), context.Event()
+    child = context.Process(target=_send, args=(queue, done))
+    child.start()
+    batch = queue.get(timeout=60)
+    done.set()
+    child.join()
+    assert len(shelf._tables) == 1
+    shelf.forget_the_dead()
+    assert not shelf._tables and not shelf._memories and batch[0].tolist() == list(range(60))
+    queue.close()
+
+
+def _send(queue: Any, done: Any) -> None:
+    torch.set_num_threads(1)
+    slots = Slots(1)
+    made = taken(slots, (60,))
+    made.copy_(torch.arange(60))
+    queue.put(slots.handed([made], TOKEN))
+    done.wait()
+
+
+@given(seed=st.integers(0, 1 << 32), most=st.integers(1, 5))
+@settings(deadline=None, max_examples=30)
+def test_nobody_ever_sees_it_change(seed, most):
+    draw, slots = random.Random(seed), Slots(most)
+    Shelf().put_up(TOKEN + 1)
+    held: list[tuple[Any, torch.Tensor]] = []
+    for _ in range(40):
+        if draw.random() < 0.6:
+            batch = handed(slots)
+            if batch is not None:
+                seen = draw.choice([lambda one: one, lambda one: one[1], lambda one: one.numpy()[:, 2]])(batch[0])
+                held.append((seen, torch.as_tensor(seen).clone()))
+                del seen
+            else:
+                assert len(held) >= most
+            del batch
+        elif held:
+            del held[draw.randrange(len(held))]
+        assert all(torch.equal(torch.as_tensor(seen), expected) for seen, expected in held)
+
+
+def test_a_queue_delivers_them_in_any_order_and_late():
+    slots = Slots(3)
+    sent = []
+    for number in range(3):
+        made = taken(slots, (8,))
+        made.fill_(number)
+        sent.append(ForkingPickler.dumps(slots.handed([made], TOKEN)))
+        del made
+        time.sleep(0.001)
+    found = [ForkingPickler.loads(data)[0] for data in sent]
+    assert [one.unique().tolist() for one in found] == [[0], [1], [2]]
