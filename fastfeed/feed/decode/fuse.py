@@ -9,12 +9,13 @@ torchvision's own kernel. So they are done first, and it is done to their result
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from fastfeed.feed.decode import steps
-from fastfeed.feed.decode.arrays import Arrays, is_of_arrays
+from fastfeed.feed.decode.arrays import Arrays, as_function, is_of_arrays
 from fastfeed.feed.decode.known import TIMM, V1, V2, as_it_is, is_untouched, may_draw, name_of, passed_on, path_of, step_of
 from fastfeed.feed.decode.many import Views
 from fastfeed.feed.decode.steps import Fused
@@ -183,13 +184,18 @@ def _preset(preset: Any) -> list[Own]:  # noqa: ANN401 - torchvision's ImageClas
 
 
 def _read_views(views: Views) -> Recipe:
-    recipes = tuple(map(read, views.transforms))
+    recipes = tuple(map(_read_view, views.transforms))
     why_not = next((recipe.why_not for recipe in recipes if recipe.why_not is not None), None)
     names = tuple(f"[{' + '.join(recipe.names)}]" for recipe in recipes) if any(recipe.names for recipe in recipes) else ()
     return Recipe(
         whole=views, fused=(), to_tensor=(), tail=(), shape=None, random=any(recipe.random for recipe in recipes),
         names=names, why_not=why_not, seen=((views, _attributes(views)),), views=recipes,
     )  # fmt: skip
+
+
+def _read_view(transform: Own) -> Recipe:
+    """One view; albumentations and views of views are called as they are."""
+    return read(partial(as_function(transform)) if type(transform) is Views or is_of_arrays(transform) else transform)
 
 
 def _read_arrays(arrays: Arrays, compose: Own | None) -> Recipe:

@@ -5,6 +5,7 @@ from typing import Any
 
 from PIL.Image import Transpose
 
+from fastfeed.feed.decode.arrays import as_function
 from fastfeed.feed.decode.draws import Box
 from fastfeed.feed.decode.steps import Kernel, Picture
 
@@ -26,7 +27,7 @@ class Views:
 
     def __call__(self, image: Any) -> list[Any]:  # noqa: ANN401 - whatever the transforms take
         """The views of an image."""
-        return [transform(image) for transform in self.transforms]
+        return [as_function(transform)(image) for transform in self.transforms]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.transforms))})"
