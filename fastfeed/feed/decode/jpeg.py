@@ -37,9 +37,10 @@ _OTHER_FRAMES = frozenset({0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE,
 _SOS, _EOI, _RST0 = 0xDA, 0xD9, 0xD0
 _TABLES = frozenset({0xC4, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)})
 """Segments that may stand before a scan: Huffman and quantisation tables, restart interval, comment, applications' own."""
-_READ_BY_PILLOW = {0xE0: b"?", 0xE2: b"MPF\0", 0xED: b"Photoshop 3.0\0", 0xEE: b"?"}
-"""JFIF, MPF and ICC, Photoshop, Adobe: what Pillow looks into beyond its first bytes, and may find wrong."""
-_BEGINNING, _ORDINARY_BYTES = 16, 12
+_READ_BY_PILLOW = {0xE0: (7, b"?"), 0xE2: (14, b"MPF\0"), 0xED: (0, b"Photoshop 3.0\0"), 0xEE: (7, b"?")}
+"""JFIF, MPF and ICC, Photoshop, Adobe: bytes that Pillow wants in such a segment, and the beginning of those that it looks into
+further, where it may find something wrong."""
+_BEGINNING = 14
 _LEAST_SCAN = 6
 _MARK = 0xFF
 _GRAY, _COLOUR = 1, 3
@@ -102,7 +103,8 @@ def read_header(data: bytes | memoryview) -> Header:
 
 def _is_peculiar(marker: int, beginning: bytes, size_bytes: int) -> bool:
     """Whether it may be a segment that Pillow refuses, though no decoder would: a short one, or one that it looks into."""
-    return size_bytes < _ORDINARY_BYTES or beginning.startswith(_READ_BY_PILLOW[marker])
+    least_bytes, looked_into = _READ_BY_PILLOW[marker]
+    return size_bytes < least_bytes or beginning.startswith(looked_into)
 
 
 def _segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
