@@ -102,7 +102,9 @@ class Picture:
     def _of_pillow(cls, data: bytes | memoryview, odd: Odd) -> Self:
         image = _by_pillow(data, odd)
         width, height = image.size
-        picture = cls(b"", Header(width, height, 8, 0, 0, gray=False, cuttable=False, peculiar=False), None, close=False)
+        picture = cls(
+            b"", Header(width, height, 8, 0, 0, gray=False, cuttable=False, restarts=False, peculiar=False), None, close=False
+        )
         picture._box, picture._image = None, image
         return picture
 

@@ -132,7 +132,15 @@ def test_jpegs_that_only_cjpeg_writes(kind):
                 assert_same(images, data, seed, rows=scan_rows(data), name=f"{kind} {size}")
 
 
-@pytest.mark.parametrize("scans", ["0;1;2;", "0 1;2;", "0: 0-5, 0, 2; 0: 6-63, 0, 2; 1; 2;", "0,1: 0-0, 0, 0;2: 0-0,0,0;0: 1-63,0,0;1: 1-63,0,0;2: 1-63,0,0;"])
+@pytest.mark.parametrize(
+    "scans",
+    [
+        "0;1;2;",
+        "0 1;2;",
+        "0: 0-5, 0, 2; 0: 6-63, 0, 2; 1; 2;",
+        "0,1: 0-0, 0, 0;2: 0-0,0,0;0: 1-63,0,0;1: 1-63,0,0;2: 1-63,0,0;",
+    ],
+)
 def test_jpegs_of_several_scans(scans, tmp_path):
     script = tmp_path / "scans"
     script.write_text(scans)
