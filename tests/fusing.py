@@ -3,7 +3,9 @@
 import shutil
 import subprocess
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from PIL import Image
 from fastfeed.feed.decode.arrays import as_function
 from fastfeed.feed.decode.images import Images
 from fastfeed.feed.fields import decode_rgb
+from fastfeed.trace import done_metering, metering
 
 torch.set_num_threads(1)
 
@@ -133,3 +136,27 @@ def levels(one: Any, other: Any) -> tuple[int, float]:
     """How far two images of bytes are apart: the largest difference, and the mean."""
     apart = np.abs(np.asarray(one).astype(np.int16) - np.asarray(other).astype(np.int16))
     return int(apart.max()), float(apart.mean())
+
+
+class Counted:
+    """Hears what is counted in this thread."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def span(self, stage: str, position: int) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def count(self, name: str, amount: int = 1) -> None:
+        self.counts[name] += amount
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """What is counted inside."""
+    meter = Counted()
+    token = metering(meter)
+    try:
+        yield meter.counts
+    finally:
+        done_metering(token)

@@ -137,7 +137,7 @@ class Picture:
 
     def _resize_tensor(self, height: int, width: int, kernel: TensorKernel) -> None:
         image = self._decoded("RGB")
-        pixels = self._pixels if image is None else np.array(image)
+        pixels = self._pixels if image is None else np.array(image)[:, :, :3]
         if min(pixels.strides) < 0:
             pixels = np.ascontiguousarray(pixels)
         self._image = None
@@ -215,7 +215,7 @@ class Picture:
     def array(self) -> Pixels:
         """As an array of its own, RGB."""
         image = self._decoded("RGB")
-        return np.array(self._pixels if image is None else image, order="C")
+        return np.array(self._pixels if image is None else np.asarray(image)[:, :, :3], order="C")
 
     def image(self) -> Image.Image:
         """As a Pillow image of its own, RGB."""
