@@ -1,7 +1,7 @@
 """What this computer grants: processors, memory, shared memory, descriptors, GPUs, load, each with its reason.
 
 Throughout, ``root`` is the folder that stands for / (tests lay out other machines in one), and the environment comes from
-config.launch_config. Nothing is divided by the ranks of a job but in :func:`share`.
+environment.launch_config. Nothing is divided by the ranks of a job but in :func:`share`.
 """
 
 import os

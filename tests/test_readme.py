@@ -33,6 +33,16 @@ def test_every_command_is_in_the_table():
     assert listed == set(cli.commands)
 
 
+def test_ci_runs_its_two_commands_and_the_long_tests():
+    demo, tests = re.findall(r"^```sh\n(python3 -m venv .*)\n```$", README, re.MULTILINE)
+    ci = (ROOT / ".ci" / "run").read_text().replace(" -q ", " ")
+    places = [
+        ci.find(f"\n{command}\n") for command in (*tests.split(" && "), ".venv/bin/python tools/soak", demo.split(" && ")[-1])
+    ]
+    assert places == sorted(places) and places[0] > 0
+    assert demo.split(" && ")[1:] == [".venv/bin/pip install .", ".venv/bin/fastfeed demo"]
+
+
 def test_every_option_that_it_names_exists():
     named = set(re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)", README)) | set(
         re.findall(r"^fastfeed .*?(--[a-z][a-z-]+)", README, re.MULTILINE)
@@ -116,3 +126,60 @@ def test_the_script_of_columns(tmp_path: Path):
 def test_every_attribute_that_it_promises_exists(name):
     assert f"`ds.{name}" in README
     assert hasattr(fastfeed.PackedDataset, name)
+
+
+BEFORE = {
+    "from fastfeed.accelerate import prepare": """
+import torch
+from torch.utils.data import TensorDataset
+import fastfeed
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+loader = fastfeed.DataLoader(TensorDataset(torch.arange(24.0).reshape(8, 3)), 2, shuffle=True, seed=0, num_workers=0)
+""",
+    "class Trainer(TrainerMixin, transformers.Trainer)": "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = ''\n",
+    "from timm.data import create_dataset, create_loader": "",
+}
+AFTER = {
+    "from fastfeed.accelerate import prepare": """
+steps = 0
+for (batch,) in loader:
+    with accelerator.accumulate(model):
+        accelerator.backward(model(batch).sum())
+        optimizer.step()
+        steps += accelerator.sync_gradients
+assert isinstance(loader, fastfeed.DataLoader) and steps == 2, steps
+""",
+    "class Trainer(TrainerMixin, transformers.Trainer)": """
+import torch
+import fastfeed
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 1)
+    def forward(self, x):
+        return {"loss": self.layer(x).sum()}
+samples = [{"x": torch.arange(3.0)} for _ in range(8)]
+options = transformers.TrainingArguments("out", max_steps=2, report_to=[], use_cpu=True, save_strategy="no", disable_tqdm=True)
+trainer = Trainer(Model(), options, train_dataset=samples)
+assert trainer.train().global_step == 2
+assert isinstance(trainer.get_train_dataloader(), fastfeed.DataLoader)
+""",
+    "from timm.data import create_dataset, create_loader": """
+assert isinstance(loader, fastfeed.DataLoader)
+images, targets = next(iter(loader))
+assert images.shape == (64, 3, 224, 224) and len(targets) == 64
+""",
+}
+
+
+@pytest.mark.parametrize("recipe", BEFORE)
+def test_the_recipes_for_frameworks_run_as_they_stand(recipe, tmp_path):
+    (block,) = [block for block in re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL) if recipe in block]
+    make_photos(tmp_path / "photos", each=40)
+    main = f"if __name__ == '__main__':\n    exec({BEFORE[recipe] + block + AFTER[recipe]!r}, globals())\n"
+    (tmp_path / "main.py").write_text(main)
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

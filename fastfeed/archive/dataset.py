@@ -70,7 +70,7 @@ class Archive:
         raw: bytes = self.index.keys[position]
         if not raw.isascii():
             msg = "a key in the index is not ASCII"
-            raise IndexDamaged(msg, path=self.index.path, sample=position, got=raw)
+            raise IndexDamaged(msg, path=self.index.path, sample=position, got=raw, hint=RESTORE)
         return raw.decode("ascii")
 
     def places(self, position: int) -> Iterator[Place]:
@@ -207,11 +207,12 @@ def read_record(path: str) -> Manifest | Group:
             break
         except OSError as error:
             msg = f"the manifest cannot be read: {error.strerror}"
-            raise ManifestDamaged(msg, path=file) from error
+            raise ManifestDamaged(msg, path=file, hint="Make it readable, or restore it from a copy.") from error
         record = manifest.decode(raw, file)
         if isinstance(record, Group) != (name == GROUP):
             msg = "a manifest of the wrong kind lies here"
-            raise ManifestDamaged(msg, path=file, expected="group" if name == GROUP else "dataset", got=record.kind)
+            expected = "group" if name == GROUP else "dataset"
+            raise ManifestDamaged(msg, path=file, expected=expected, got=record.kind, hint=RESTORE)
         return record
     raise _nothing_there(path)
 

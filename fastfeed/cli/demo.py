@@ -17,7 +17,11 @@ def command(output: Output, *, folder: str | None) -> int:
     """Make a small photo set with a few slow and broken files, pack it, verify it, and load batches through torch."""
     from fastfeed.demo import run  # noqa: PLC0415 - --help stays cold
 
-    output.after_interrupt = "The demo's folder may be removed."
+    output.after_interrupt = (
+        "Its files are removed: run fastfeed demo again."
+        if folder is None
+        else f"What it made is in {folder} and may be removed: the demo begins anew in a new or empty folder."
+    )
     say = render.silent if output.quiet or output.json else render.say
     if folder is not None:
         result = run(folder, say, output.progress())

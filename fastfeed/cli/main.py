@@ -66,7 +66,7 @@ def _run(arguments: list[str]) -> int:
         return done.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
         output.close()
-        render.interrupted(output.interrupted())
+        render.interrupted(output.interrupted(), on_new_line=isinstance(error, click.Abort))  # click has ended the line
         return TERMINATED if isinstance(error.__context__ or error, _Terminated) else INTERRUPTED
     except (BrokenPipeError, SystemExit):  # click and rich make the one the other, and nothing else
         return _unread()

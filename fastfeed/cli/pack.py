@@ -108,11 +108,18 @@ def command(output: Output, *, source: str, destination: str, **options: Any) ->
         given["classes"] = _lines(given.pop("class_names"))
     with stdout:
         result = pack(source, destination, progress=output.progress(), on_plan=on_plan, **given)
+    _tell(result, output)
+    return SKIPPED if result.skipped else 0
+
+
+def _tell(result: "PackResult", output: Output) -> None:
+    """The outcome; with --quiet only what is not well."""
     if output.json:
         render.json_record(result)
     elif not output.quiet:
         render.pack_result(result)
-    return SKIPPED if result.skipped else 0
+    elif result.skipped:
+        render.pack_skipped(result)
 
 
 def _lines(path: str) -> list[str]:

@@ -91,9 +91,9 @@ def traceback() -> None:
     standard.print_exc()
 
 
-def interrupted(after: str) -> None:
-    """After Ctrl-C."""
-    print(f"\nfastfeed: interrupted. {after}", file=sys.stderr)
+def interrupted(after: str, *, on_new_line: bool = False) -> None:
+    """After Ctrl-C, which a terminal shows in the midst of a line."""
+    print(f"{'' if on_new_line else chr(10)}fastfeed: interrupted. {after}", file=sys.stderr)
 
 
 def printable_lines(text: str) -> str:
@@ -148,7 +148,7 @@ def pack_plan(plan: "PackResult") -> None:
     for d in plan.datasets:
         classes = "-" if d.classes is None else f"{d.classes:,}"
         tar_bytes = d.size_bytes if d.tar_bytes is None else d.tar_bytes
-        adds = f"{(tar_bytes - d.source_bytes) / max(1, d.source_bytes):.1%}"
+        adds = f"{(tar_bytes - d.source_bytes) / d.source_bytes:.1%}" if d.source_bytes else "-"
         sizes = [format_size(d.source_bytes), f"{d.shards:,}", format_size(tar_bytes), adds]
         rows.append([d.name, f"{d.samples:,}", " ".join(d.fields), classes, *sizes])
     _table(columns, rows)
@@ -167,7 +167,8 @@ def pack_result(result: "PackResult") -> None:
     if result.dry_run:
         need, free = format_size(result.needs_bytes), format_size(result.free_bytes)
         most = "at most " if any(dataset.tar_bytes is not None for dataset in result.datasets) else ""
-        say(f"This is the plan; nothing was written. It needs {most}{need}, {free} are free.")
+        room = "" if result.needs_bytes <= result.free_bytes else f": that {'may not' if most else 'does not'} fit"
+        say(f"This is the plan; nothing was written. It needs {most}{need}, {free} are free{room}.")
     elif result.already_packed:
         say(f"{result.destination} is packed already, and source and options are the same: nothing to do.")
     else:
@@ -188,8 +189,7 @@ def _packed(result: "PackResult") -> None:
         size_bytes = sum(dataset.size_bytes for dataset in result.datasets)
         say(f"The shards take {format_size(size_bytes)}, {size_bytes / tar_bytes:.2f} of the tar in them.")
     if result.skipped:
-        were = "was" if result.skipped == 1 else "were"
-        say(f"{format_count(result.skipped, 'input')} could not be read and {were} skipped: exit code 6.")
+        pack_skipped(result)
     first = next((d for d in result.datasets if d.split.startswith("train")), result.datasets[0])
     pairs = first.classes is not None and sum(field != "cls" for field in first.fields) == 1
     use = (
@@ -199,6 +199,19 @@ def _packed(result: "PackResult") -> None:
     )
     say(f"Next:  fastfeed verify {shlex.quote(result.destination)}")
     say(f"       ds = fastfeed.open({first.path!r}, {use}")
+
+
+def pack_skipped(result: "PackResult") -> None:
+    """The inputs that could not be read, by name: those that failed while shards were written stand in no plan."""
+    items = [item for item in result.left_out if item.kind == "unreadable"]
+    shown = "; ".join(f"{printable(item.source)}: {item.why}" for item in items[:_SHOWN])
+    more = f"; and {len(items) - _SHOWN:,} more" if len(items) > _SHOWN else ""
+    if result.dry_run:
+        what = "cannot be read and would be skipped"
+    else:
+        what = f"could not be read and {'was' if result.skipped == 1 else 'were'} skipped"
+    listed = "" if result.dry_run else ", listed in .fastfeed/left-out.jsonl"
+    say(f"{format_count(result.skipped, 'input')} {what} ({shown}{more}){listed}: exit code 6.")
 
 
 def _left_out(items: Sequence["LeftOut"]) -> None:

@@ -8,12 +8,22 @@ import os
 import resource
 from dataclasses import dataclass
 
+SHARED_FOLDER = "/dev/shm"  # noqa: S108 - the system's own
 AHEAD_BYTES = 256 << 20
 """Batches before their turn may take so much; or as much as those that workers were given, where these are large."""
 MOST_AHEAD = 1024
 """And are so many at most."""
 _BEFORE_KNOWN = 2
 """Before the size of a batch is known, so many times what workers were given may be on its way."""
+
+
+def shared_free_bytes() -> int:
+    """Free in /dev/shm, where shm_open(3) puts what it makes; 0 where there is none."""
+    try:
+        found = os.statvfs(SHARED_FOLDER)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +38,7 @@ class Room:
     @classmethod
     def now(cls) -> "Room":
         """Of this process."""
-        try:
-            found = os.statvfs("/dev/shm")  # noqa: S108 - where torch puts batches
-            free = found.f_bavail * found.f_frsize
-        except FileNotFoundError:
-            free = 0
-        return cls(free, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        return cls(shared_free_bytes(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 class Ahead:

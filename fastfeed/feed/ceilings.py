@@ -88,8 +88,6 @@ class SizingFacts:
     """Of one collated batch; None before one was made."""
     batch_tensors: int = 2
     """Tensors in a batch: each has a block of shared memory, and a descriptor, of its own."""
-    batch_seconds: float | None = None
-    """Time to make a batch in this process, collation included; None where it was not measured."""
     worker_bytes: int | None = None
     """Memory of its own that a worker was seen to take; None before one ran."""
     dataset_bytes: int = 0

@@ -6,13 +6,11 @@ Deliveries are kept for a moment and added up many at a time, which takes a frac
 from collections.abc import Mapping
 from typing import Any, Self
 
-from fastfeed.feed.figures import MOST_STAGES, BatchRecord, Sketch
+from fastfeed.feed.figures import MOST_COUNTERS, MOST_STAGES, OTHER_COUNTERS, OTHER_STAGES, BatchRecord, Sketch
 from fastfeed.feed.timing import BatchTimes, Delivery, size_of
 
 _AT_A_TIME = 64
-MOST_COUNTERS = 64
 KEPT_SLOWEST = 10
-OTHER_COUNTERS = "other counters"
 
 
 class Slow:
@@ -101,7 +99,7 @@ class Totals:
 
     def _stage(self, name: str) -> Sketch:
         if name not in self.stages and len(self.stages) >= MOST_STAGES:
-            name = "other stages"
+            name = OTHER_STAGES
         return self.stages.get(name) or self.stages.setdefault(name, Sketch())
 
     def _add_slow(self, index: Any, slow: Slow) -> None:  # noqa: ANN401 - any index

@@ -19,10 +19,11 @@ from fastfeed.feed import fields as registry
 from fastfeed.feed import select
 from fastfeed.feed.columns import Columns
 from fastfeed.feed.decode.arrays import as_function
-from fastfeed.feed.decode.images import DECODES, Begun, Images, is_colour_jpeg
-from fastfeed.feed.decode.whole import WRITTEN, Begin, MakesBatches, Memory, WholeBatch
+from fastfeed.feed.decode.images import DECODES, Begun, is_colour_jpeg
+from fastfeed.feed.decode.whole import WRITTEN
 from fastfeed.feed.extra import Extra, join
 from fastfeed.feed.fields import Decoder
+from fastfeed.feed.imagefield import Decode, ImageField
 from fastfeed.feed.selectable import Selectable
 from fastfeed.feed.skipping import Skip, kept_positions, named
 from fastfeed.feed.views import MemberFile, Samples
@@ -32,11 +33,8 @@ from fastfeed.store.members import MemberReader, Reader, store_of
 from fastfeed.trace import NULL, Recorder, listening
 from fastfeed.units import format_count
 
-Decode = Callable[[bytes | memoryview, Any], Any]
-"""From an image's bytes, and where the rows of a JPEG begin, to what becomes of it while decoding."""
 
-
-class PackedDataset(Selectable, MakesBatches, Dataset[Any]):
+class PackedDataset(Selectable, ImageField, Dataset[Any]):
     """Samples of a packed dataset by position.
 
     A dataset whose fields are one image and its class gives tuples (image, target), the image RGB as ImageFolder gives
@@ -144,8 +142,7 @@ class PackedDataset(Selectable, MakesBatches, Dataset[Any]):
         self._decoders = {name: registry.decoder_of(name, self.decoders, alone=name == self._pair_image) for name in chosen}
         own = [name for name in images if not self._overridden(name)]
         self._fusible = own[0] if len(images) == len(own) == 1 else None
-        """The field of images whose transform may be done while decoding: the only one, since two may have to fit."""
-        self._images: Images | None = None
+        self._images = None
         self._jpeg_rows = getattr(catalog, "jpeg_rows", None)
 
     def _overridden(self, field: str) -> str | Decoder | None:
@@ -229,43 +226,9 @@ class PackedDataset(Selectable, MakesBatches, Dataset[Any]):
             for at, (position, places), data in zip(asked, wanted, payloads, strict=True)
         ]
 
-    def make_batch(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
-        """Samples of a batch, each image written where the batch lies; for loaders of ours (feed/decode/whole.py).
-
-        Args:
-            indices: Positions.
-            begin: Is called before each sample, with its place in the batch.
-            memory: Gives the memory of the batch.
-
-        Raises:
-            NoSuchPosition: As __getitems__.
-            ShardDamaged: As __getitem__.
-            DecodeError: As __getitem__.
-        """
-        images, field = self.images, self._fusible
-        known = type(self).__getitem__ is PackedDataset.__getitem__ and type(self).__getitems__ is PackedDataset.__getitems__
-        if images is None or images.batch is None or field is None or not known:
-            return None
-        asked = [select.position(index, len(self), self.path) for index in indices]
-        wanted = [(position, self._places(position)) for position in map(self._stored, asked)]
-        if len({tuple(place.field for place in places) for _, places in wanted}) != 1 or not self._has(wanted[0][1], field):
-            return None
-        recorder = listening(self.recorder)
-        with recorder.span("read", asked[0]):
-            payloads = self._reader.read_batch(wanted, fleeting=True)
-        shape, dtype = images.batch
-        made = memory((len(asked), *shape), dtype)
-        batch = WholeBatch(made, field if self._pair_image is None else 0)
-        pixels = made.numpy()
-        for number, (at, (position, places), data) in enumerate(zip(asked, wanted, payloads, strict=True)):
-            begin(number)
-            put = partial(images.put, pixels[number])
-            batch.samples.append(self._sample(at, position, zip(places, data, strict=True), recorder, put))
-        return batch
-
-    @staticmethod
-    def _has(places: list[Place], field: str) -> bool:
-        return any(place.field == field for place in places)
+    def _samples_are_ours(self) -> bool:
+        kind = type(self)
+        return kind.__getitem__ is PackedDataset.__getitem__ and kind.__getitems__ is PackedDataset.__getitems__
 
     def _position(self, index: int) -> int:
         return self._stored(select.position(index, len(self), self.path))
@@ -286,36 +249,6 @@ class PackedDataset(Selectable, MakesBatches, Dataset[Any]):
                 values[name] = cell(position)
         with recorder.span("transform", at):
             return self._transformed(values)
-
-    @property
-    def images(self) -> Images | None:
-        """What is done while decoding, as the transform is now; None where nothing is."""
-        field = self._fusible
-        transform = self.transform
-        if isinstance(transform, Mapping):
-            transform = None if field is None else transform.get(field)
-        elif field != self._pair_image:
-            transform = None  # a function of whole samples
-        if field is None or transform is None:
-            self._images = None
-            return None
-        if self._images is None or not self._images.is_of(transform):
-            self._images = Images(transform, self.decode)
-        return self._images if self._images.fuses else None
-
-    @property
-    def decoding(self) -> tuple[str, ...]:
-        """How images are decoded, and why so; sentences. Empty where there are none."""
-        images = [name for name in sorted(self._wanted) if is_image_field(name)]
-        if not images:
-            return ()
-        if self._fusible is None:
-            why = "one of several images of a sample" if len(images) > 1 else "decoders= names a decoder"
-            return (f"images are decoded by Pillow, whole: {', '.join(images)} is {why}",)
-        if self._pair_image is None and self.transform is not None and not isinstance(self.transform, Mapping):
-            return ("images are decoded by Pillow, whole: transform is a function of whole samples, not of their images",)
-        known = self.images or self._images
-        return ("images are decoded by Pillow, whole: they have no transform",) if known is None else known.told()
 
     def _value(self, position: int, place: Place, data: bytes | memoryview, decode: Decode | None) -> Any:  # noqa: ANN401
         if decode is not None and place.field == self._fusible and (self._pair_image is not None or is_colour_jpeg(data)):

@@ -1,6 +1,5 @@
 """What a loader draws from: torch's sampler, the user's, what a framework puts in its place, or an order of ours."""
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.data import DistributedSampler, IterableDataset, RandomSampler, Sampler, SequentialSampler
 
-from fastfeed.errors import UsageError
+from fastfeed.errors import UsageError, warn
 from fastfeed.feed.kept import KeptSampler
 from fastfeed.feed.leftout import left_out
 from fastfeed.feed.order import FeedSampler, OrderSampler
@@ -226,10 +225,9 @@ class EpochWatch:
                 sampler.set_epoch(sampler.epoch + 1)
             elif not self._told:
                 self._told = True
-                warnings.warn(
+                warn(
                     f"the DistributedSampler was not told of a new epoch: this one has the same order as epoch {self._last}, "
                     "and so will all others. Call set_epoch(epoch) before each epoch (or, if the order shall stay, give "
-                    "shuffle=False).",
-                    stacklevel=3,
+                    "shuffle=False)."
                 )
         self._last = sampler.epoch

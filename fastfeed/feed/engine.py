@@ -93,6 +93,7 @@ class Engine:
 
         Raises:
             OSError: Its workers cannot be started. Then nothing has changed.
+            RuntimeError: The same; or, in torch's words, about a worker that is there.
         """
         seed = made.loader.generator.initial_seed()  # worker seeds are those of a pass that began with this crew
         fresh = self._make(options, made.rules, torch.Generator().manual_seed(seed), made.order)
@@ -218,7 +219,7 @@ class EpochIterator:
         Raises:
             RuntimeError: In torch mode, where random numbers depend on the workers.
         """
-        if not self.made.order.once:
+        if self._pass.base is None:
             msg = "the number of workers changes only in sample mode: in torch mode batches depend on it"
             raise RuntimeError(msg)
         # New processes keep what they are forked with: a moment is awaited when no batch waits for its turn, but not for long.
@@ -252,7 +253,9 @@ class EpochIterator:
         later = workers > 0 and options.sorts and made.start_method != "fork"
         try:
             shift = self._engine.relief(made, options, later=later)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # torch's about shared memory, and Python's about threads, are RuntimeErrors
+            if about_workers(error):
+                raise  # a worker of the crew that is there died meanwhile
             wish.then(Resized(made.options.num_workers, time.monotonic() - began, str(error)))
             return
         if later:

@@ -11,8 +11,9 @@ from fastfeed.errors import DecodeError, UsageError
 from fastfeed.feed.drawing import EveryRank
 from fastfeed.feed.kept import KeptSampler
 from fastfeed.feed.order import OrderSampler
+from fastfeed.feed.permutation import mixed
 from fastfeed.feed.recipe import Recipe
-from fastfeed.feed.seeds import mix, number_of
+from fastfeed.feed.seeds import number_of
 from fastfeed.units import format_count
 
 ON_ERROR = ("raise", "skip", "replace")
@@ -45,7 +46,8 @@ class Replacement:
 
     def __call__(self, index: object, epoch: int, attempt: int) -> Any:  # noqa: ANN401 - an index of the pool
         """Another index."""
-        return self.pool[mix(mix(self.base + epoch) ^ mix(number_of(index)) ^ mix(attempt + 0x5F)) % len(self.pool)]
+        drawn = mixed(mixed(self.base + epoch) ^ mixed(number_of(index)) ^ mixed(attempt + 0x5F))
+        return self.pool[drawn % len(self.pool)]
 
 
 def pool_of(sampler: object, size: int, *, forced: bool) -> Sequence[Any]:
@@ -74,17 +76,17 @@ def pool_of(sampler: object, size: int, *, forced: bool) -> Sequence[Any]:
     raise UsageError(msg, hint=hint)
 
 
+@dataclass(frozen=True, slots=True)
 class _Unskipped(Sequence[int]):
-    """The positions that an order of ours draws."""
+    """The positions that an order of ours draws; those of the same recipe are equal, so that persistent workers go on."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
+    recipe: Recipe
 
     def __len__(self) -> int:
-        return self._recipe.size
+        return self.recipe.size
 
     def __getitem__(self, number: Any) -> Any:  # noqa: ANN401 - one number is all that is asked for
-        return int(self._recipe.positions(np.array([number], dtype=np.int64))[0])
+        return int(self.recipe.positions(np.array([number], dtype=np.int64))[0])
 
 
 class FaultCounter:

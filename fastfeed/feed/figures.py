@@ -145,7 +145,8 @@ def _short(index: Any) -> Any:  # noqa: ANN401 - any index
 
 SLOWEST = 3
 """So many samples of a batch travel by name."""
-MOST_STAGES = 16
+MOST_STAGES, MOST_COUNTERS = 16, 64
 """Of one process; others are summed up as one more."""
+OTHER_STAGES, OTHER_COUNTERS = "other stages", "other counters"
 _STAGE_KEYS = np.arange(MOST_STAGES + 2) << 16
 _LONGEST_INDEX = 200

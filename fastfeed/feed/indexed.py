@@ -1,7 +1,7 @@
 """Batches with what they are made of: what a loader gives that was made with_index."""
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -23,14 +23,8 @@ class Indexed(NamedTuple):
     """False for a sample that is padding (distributed="exact"); bool, shape (samples,)."""
 
 
-def indexed(
-    batches: EpochIterator,
-    dataset: Any,  # noqa: ANN401 - any dataset
-    *,
-    batched: bool,
-    valid: Callable[[], torch.Tensor] | None,
-) -> Iterator[Indexed]:
-    """The batches of a pass, each as Indexed.
+class IndexedPass:
+    """The batches of a pass, each as Indexed. As those, it goes on behind a batch that failed.
 
     Args:
         batches: The pass.
@@ -38,13 +32,35 @@ def indexed(
         batched: Whether a batch has several samples.
         valid: Tells which samples of the batch that came last are no padding; None where none is.
     """
-    handed = batches.handed
-    for batch in batches:
-        indices = list(handed.indices) if batched else [handed.indices]
-        found = [sample_id(dataset, index) for index in indices]
+
+    def __init__(
+        self,
+        batches: EpochIterator,
+        dataset: Any,  # noqa: ANN401 - any dataset
+        *,
+        batched: bool,
+        valid: Callable[[], torch.Tensor] | None,
+    ) -> None:
+        self._batches, self._dataset, self._batched, self._valid = batches, dataset, batched, valid
+
+    def __iter__(self) -> "IndexedPass":
+        return self
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __next__(self) -> Indexed:
+        """The next batch.
+
+        Raises:
+            UsageError: The sampler draws something else than whole numbers; or as EpochIterator.
+        """
+        batch, handed = next(self._batches), self._batches.handed
+        indices = list(handed.indices) if self._batched else [handed.indices]
+        found = [sample_id(self._dataset, index) for index in indices]
         keys = [name.key for name in found if name is not None]
-        real = torch.ones(len(indices), dtype=torch.bool) if valid is None else valid()
-        yield Indexed(batch, positions(indices), keys if len(keys) == len(indices) else None, real)
+        real = torch.ones(len(indices), dtype=torch.bool) if self._valid is None else self._valid()
+        return Indexed(batch, positions(indices), keys if len(keys) == len(indices) else None, real)
 
 
 def positions(indices: list[Any]) -> torch.Tensor:

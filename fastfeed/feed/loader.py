@@ -19,7 +19,7 @@ from fastfeed.feed.drawing import Asked, EpochWatch, drawn_from, sampler_of, set
 from fastfeed.feed.engine import Draw, Engine
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
-from fastfeed.feed.indexed import indexed
+from fastfeed.feed.indexed import IndexedPass
 from fastfeed.feed.inner import InnerOptions, in_order_option
 from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.planning import PlannedLoader, planner_of, raise_descriptors, request_of
@@ -198,10 +198,11 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         if not self.with_index:
             return begun
         valid = None if self._position is None else lambda: self.valid
-        return indexed(begun, self.dataset, batched=self.batch_sampler is not None, valid=valid)
+        return IndexedPass(begun, self.dataset, batched=self.batch_sampler is not None, valid=valid)
 
     def _prepare_workers(self) -> list[Ear]:
         """Settle how many workers the next pass has and how their batches come; who hears of these, to correct the number."""
+        self.look_for_obstacles()
         self.settle_pinning()
         self._autotune = tuned(self, self._autotune)
         ears = [] if self._autotune is None else self._autotune.begin(self)
@@ -353,8 +354,9 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
 
         def __getattr__(self, name: str) -> Any:  # noqa: ANN401
             """An attribute that is not there; of the two above it is said why."""
-            if name in _RESUMPTION and "sampler" in self.__dict__:
-                raise self._unresumable()
+            why = self._unresumable() if name in _RESUMPTION and "sampler" in self.__dict__ else None
+            if why is not None:
+                raise why
             msg = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(msg, name=name, obj=self)
 

@@ -13,7 +13,6 @@ rules ask for: a loader made with ``batch_size`` and ``sampler``, which it can m
 
 import copy
 import operator
-import warnings
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import replace
 from typing import Any, Final, Unpack, cast
@@ -21,7 +20,7 @@ from typing import Any, Final, Unpack, cast
 import numpy as np
 from torch.utils.data import DistributedSampler, Sampler
 
-from fastfeed.errors import UsageError
+from fastfeed.errors import UsageError, warn
 from fastfeed.feed.cursor import Cursor
 from fastfeed.feed.ranks import Distributed, Ranks, Share, checked, ranks_of, unsharded_ranks
 from fastfeed.feed.recipe import Mode, Order, OrderOptions, Recipe, State, positive
@@ -104,10 +103,9 @@ class OrderSampler(Sampler[int]):
         before = self._cursor.epoch
         dropped = self._cursor.set_epoch(operator.index(epoch))
         if dropped:
-            warnings.warn(
+            warn(
                 f"set_epoch({epoch}) drops the position that was loaded, {format_count(dropped, 'sample')} into epoch "
-                f"{before}: load it after set_epoch({epoch}), or call set_epoch({before}) to go on from it.",
-                stacklevel=2,
+                f"{before}: load it after set_epoch({epoch}), or call set_epoch({before}) to go on from it."
             )
 
     @property
@@ -270,10 +268,9 @@ class FeedSampler(OrderSampler, DistributedSampler[int]):  # type: ignore[overri
         """
         if self.distributed is None and not self._told and (world := unsharded_ranks()) > 1:
             self._told = True
-            warnings.warn(
+            warn(
                 f"torch.distributed has {world} ranks, and each of them draws every sample: distributed=True gives each its "
-                "part, distributed=False says that it is meant.",
-                stacklevel=2,
+                "part, distributed=False says that it is meant."
             )
         return super().__iter__()
 

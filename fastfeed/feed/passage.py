@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from fastfeed.errors import UsageError
+from fastfeed.feed.ahead import SHARED_FOLDER, shared_free_bytes
 from fastfeed.feed.ceilings import (
     DESCRIPTORS_A_WORKER,
     LEAST_SHARED_BYTES,
@@ -35,7 +36,6 @@ SMALL_BYTES = 128 << 10
 """Batches up to this size go as bytes through the pipe: received in 0.05 ms of the main process instead of 0.3 ms."""
 SPARE_BYTES = 1 << 20
 """Of /dev/shm, for semaphores and others' small things."""
-_SHARED_FOLDER = "/dev/shm"  # noqa: S108 - where shm_open(3) puts what it makes
 _BUDGET, _WORKERS, _AHEAD, _PAST = range(4)
 _UNLIMITED = 1 << 40
 _SMALL, _ROOM, _DESCRIPTORS, _ASKED = "small", "room", "descriptors", "asked"
@@ -159,11 +159,7 @@ class Passage:
         """Whether /dev/shm has room for this, though every worker takes as much at this moment."""
         if size_bytes <= SMALL_BYTES // 2 or self._rows[_PAST]:
             return False  # it may still be moved there, if the batch is not small
-        try:
-            facts = os.statvfs(_SHARED_FOLDER)
-        except OSError:
-            return False
-        return facts.f_bavail * facts.f_frsize >= size_bytes * int(self._rows[_WORKERS]) + SPARE_BYTES
+        return shared_free_bytes() >= size_bytes * int(self._rows[_WORKERS]) + SPARE_BYTES
 
     def sent(self, data: Any, size_bytes: int, tensors: int) -> "Crossing":  # noqa: ANN401 - any batch that can be pickled
         """What to send instead of a batch: who receives it gets the batch.
@@ -262,13 +258,7 @@ def can_start(*, torch_numbers: bool) -> bool:
     Raises:
         UsageError: There is no room, and no way without.
     """
-    try:
-        facts = os.statvfs(_SHARED_FOLDER)
-    except OSError:
-        room = 0
-    else:
-        room = facts.f_bavail * facts.f_frsize
-    if room >= LEAST_SHARED_BYTES:
+    if shared_free_bytes() >= LEAST_SHARED_BYTES:
         return True
     text = f"{_shared_facts()} in /dev/shm is too little for their semaphores"
     if torch_numbers:
@@ -288,7 +278,7 @@ def _limits() -> tuple[int, int]:
 
 def _shared_facts() -> str:
     try:
-        facts = os.statvfs(_SHARED_FOLDER)
+        facts = os.statvfs(SHARED_FOLDER)
     except OSError as error:
         return f"no usable /dev/shm ({error.strerror})"
     return f"{format_size(facts.f_bavail * facts.f_frsize)} free of {format_size(facts.f_blocks * facts.f_frsize)}"

@@ -1,6 +1,7 @@
-"""Whether a batch can be sent from a worker: found out where its samples are known, not in the thread that sends it."""
+"""Whether something can be sent to another process: a batch, where its samples are known; a dataset, before workers start."""
 
 from multiprocessing.reduction import ForkingPickler
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from fastfeed.sample import printable
 PLAIN = frozenset({int, float, complex, bool, str, bytes, bytearray, type(None), range, slice})
 """Exact types: a subclass may say for itself how it is pickled."""
 _SHOWN = 300
+_GIVEN_BY_A_START = "through inheritance"
+"""multiprocessing's words about shared memory, locks and queues that only a process that is being started can be given."""
 
 
 def unpicklable(data: Any) -> str | None:  # noqa: ANN401 - any batch
@@ -23,8 +26,30 @@ def unpicklable(data: Any) -> str | None:  # noqa: ANN401 - any batch
             return None
         _Trial(_Nowhere()).dump(data)
     except Exception as error:  # noqa: BLE001 - pickling runs code of any class
-        return f"a {type(data).__qualname__} cannot be pickled ({type(error).__name__}: {printable(str(error))[:_SHOWN]})"
+        return _why(data, error)
     return None
+
+
+def unsendable(data: Any, unreachable: str | None = None) -> tuple[str | None, int]:  # noqa: ANN401 - what a worker needs
+    """Why data cannot be given to a process that is started, not forked; and how many bytes it is.
+
+    Args:
+        data: Any object. Tensors are not copied for it.
+        unreachable: A module that such a process cannot import.
+
+    Returns:
+        None where it can; and the size of the pickle without the memory of tensors, as far as it came.
+    """
+    nowhere = _Nowhere()
+    try:
+        _StartTrial(nowhere, unreachable).dump(data)
+    except Exception as error:  # noqa: BLE001 - pickling runs code of any class
+        return (None if _GIVEN_BY_A_START in str(error) else _why(data, error)), nowhere.size_bytes
+    return None, nowhere.size_bytes
+
+
+def _why(data: object, error: Exception) -> str:
+    return f"a {type(data).__qualname__} cannot be pickled ({type(error).__name__}: {printable(str(error))[:_SHOWN]})"
 
 
 def _surely(data: Any) -> bool:  # noqa: ANN401
@@ -67,9 +92,14 @@ def _prove_tensor(tensor: torch.Tensor) -> None:
 class _Nowhere:
     """A file that forgets."""
 
-    def write(self, data: bytes) -> int:
+    size_bytes = 0
+    """That were written."""
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - bytes, or anything with memory
         """Nothing is kept."""
-        return len(data)
+        size = memoryview(data).nbytes
+        self.size_bytes += size
+        return size
 
 
 def _attributes(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -89,3 +119,20 @@ class _Trial(ForkingPickler):
         if isinstance(obj, torch.UntypedStorage | torch.storage.TypedStorage):
             return _attributes, ({},)
         return NotImplemented
+
+
+class _StartTrial(_Trial):
+    """Pickles as the start of a process would."""
+
+    def __init__(self, file: _Nowhere, unreachable: str | None) -> None:
+        super().__init__(file)
+        self._unreachable = unreachable
+
+    def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401
+        """As a trial's, but what multiprocessing gives to a process that is being started is not looked into."""
+        if any(kind.__module__.startswith("multiprocessing.") for kind in type(obj).__mro__):
+            return _attributes, ({},)
+        if self._unreachable is not None and isinstance(obj, type | FunctionType) and obj.__module__ == self._unreachable:
+            msg = f"{obj.__qualname__} is of this session, of which there is no file that a worker could import"
+            raise TypeError(msg)
+        return super().reducer_override(obj)

@@ -1,10 +1,12 @@
 """What the planner of workers is told: the user's request, and what process, dataset and machine are."""
 
+import logging
 import multiprocessing
 import resource
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from multiprocessing.context import BaseContext
 from typing import Any, cast
 
 import numpy as np
@@ -13,11 +15,14 @@ from torch.utils.data import IterableDataset, TensorDataset
 
 from fastfeed.feed.ceilings import SizingFacts, StartMethod, WorkerRequest
 from fastfeed.feed.decode.whole import MakesBatches
+from fastfeed.feed.obstacles import against_sending, is_guarded, tensors_on
 from fastfeed.feed.passage import Passage, can_start, passage_of
 from fastfeed.feed.sizing import WorkerPlan, plan_workers
 from fastfeed.feed.splitting import behind_views
 from fastfeed.machine import survey
 from fastfeed.mounts import file_system
+
+LOG = logging.getLogger("fastfeed.loader")
 
 
 def request_of(dataset: Any, batch_size: Any, workers: Any, given: Mapping[str, Any]) -> WorkerRequest:  # noqa: ANN401
@@ -38,8 +43,13 @@ def request_of(dataset: Any, batch_size: Any, workers: Any, given: Mapping[str, 
         pin_memory=given["pin_memory"],
         persistent_workers=given["persistent_workers"],
         prefetch_factor=ahead if isinstance(ahead, int) and ahead > 0 else None,
-        multiprocessing_context=method if method in multiprocessing.get_all_start_methods() else None,
+        multiprocessing_context=_start_method(method),
     )
+
+
+def _start_method(given: Any) -> StartMethod | None:  # noqa: ANN401 - a name, a context, or what torch refuses
+    name = given.get_start_method() if isinstance(given, BaseContext) else given
+    return cast("StartMethod", name) if name in multiprocessing.get_all_start_methods() else None
 
 
 def _length(dataset: Any) -> int | None:  # noqa: ANN401 - any dataset
@@ -79,6 +89,21 @@ class Planner:
         before = self.facts
         self.facts = replace(before, batch_bytes=batch_bytes, batch_tensors=batch_tensors, worker_bytes=worker)
         return self.facts != before
+
+    def look(self, dataset: Any, needed: Mapping[str, Any]) -> bool:  # noqa: ANN401 - any dataset
+        """Look at what workers would need, before any is started; whether the plan has to be made anew.
+
+        Args:
+            dataset: The user's.
+            needed: What a worker is given besides, by name: collate_fn, worker_init_fn.
+        """
+        before = self.facts
+        found = replace(_as_workers_start(before, self.request), cuda_tensors=tensors_on(dataset, "cuda"))
+        if (self.request.multiprocessing_context or found.start_method) != "fork":
+            why, size_bytes = against_sending({"dataset": dataset, **needed})
+            found = replace(found, unpicklable=why, dataset_bytes=size_bytes)
+        self.facts = found
+        return found != before
 
     def replanned(self, plan: WorkerPlan, passage: Passage) -> WorkerPlan:
         """A plan with what a pass has shown so far: the size of batches, and what went past /dev/shm.
@@ -128,15 +153,11 @@ def planner_of(
         # each worker would read a stream of its own, and most streams do not know of the others
         request = _without_workers(request)
     facts = replace(_facts(dataset, own=own, block_order=block_order), torch_numbers=torch_numbers)
+    facts = _as_workers_start(facts, request)
     if type(dataset) is TensorDataset and request.batches:
         size = sum(tensor.numel() * tensor.element_size() for tensor in dataset.tensors)
         facts = replace(facts, batch_bytes=-(-size // request.batches), batch_tensors=len(dataset.tensors))
     return Planner(replace(request, pipes=True), facts)
-
-
-def plan_of(dataset: Any, request: WorkerRequest, *, own: bool, block_order: bool, torch_numbers: bool = False) -> WorkerPlan:  # noqa: ANN401
-    """The first plan; see planner_of."""
-    return planner_of(dataset, request, own=own, block_order=block_order, torch_numbers=torch_numbers).plan()
 
 
 def _without_workers(request: WorkerRequest) -> WorkerRequest:
@@ -147,20 +168,21 @@ def _facts(dataset: Any, *, own: bool, block_order: bool) -> SizingFacts:  # noq
     path = getattr(dataset, "path", None) if own else getattr(dataset, "root", None)
     return SizingFacts(
         machine=survey(),
-        start_method=cast("StartMethod", multiprocessing.get_start_method()),
         own_dataset=own,
         file_system=file_system(path) if isinstance(path, str) else None,
         block_order=block_order,
         sharing=torch.multiprocessing.get_sharing_strategy(),  # type: ignore[no-untyped-call]
         daemonic=multiprocessing.current_process().daemon,
-        guarded_main=_is_guarded(),
     )
 
 
-def _is_guarded() -> bool | None:
-    """Whether the main module may be imported again by a spawned worker; None where that cannot be told."""
-    main = sys.modules.get("__main__")
-    return True if main is None or getattr(main, "__file__", None) is None else None
+def _as_workers_start(facts: SizingFacts, request: WorkerRequest) -> SizingFacts:
+    """Facts with how workers would start as things are now, and whether the script is one that can be imported for that."""
+    # Asked without allow_none, it would be settled here, and set_start_method, which may come later, would refuse.
+    method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    forks = (request.multiprocessing_context or method) == "fork"
+    guarded = None if forks else is_guarded(sys.modules.get("__main__"))
+    return replace(facts, start_method=cast("StartMethod", method), guarded_main=guarded)
 
 
 def raise_descriptors(plan: WorkerPlan) -> None:
@@ -173,6 +195,9 @@ def raise_descriptors(plan: WorkerPlan) -> None:
 class PlannedLoader:
     """What a loader keeps of its plan: the part of DataLoader that knows why, and how batches come from workers."""
 
+    dataset: Any
+    collate_fn: Any
+    worker_init_fn: Any
     num_workers: int
     prefetch_factor: int | None
     persistent_workers: bool
@@ -183,6 +208,8 @@ class PlannedLoader:
     """How batches go from workers to here; None before the first pass with workers."""
     _alone = False
     """The pass is without its workers: none can be started."""
+    _looked = False
+    """What workers would need was looked at."""
 
     @property
     def plan(self) -> WorkerPlan:
@@ -198,6 +225,20 @@ class PlannedLoader:
     @plan.setter
     def plan(self, plan: WorkerPlan) -> None:
         self._plan = plan
+
+    def look_for_obstacles(self) -> None:
+        """Before the first workers are started that were decided on: whether dataset and functions can go to them."""
+        plan = self._plan
+        if self._looked or not plan.decided or not 0 < self.num_workers == plan.num_workers:
+            return
+        self._looked = True
+        needed = {"collate_fn": self.collate_fn, "worker_init_fn": self.worker_init_fn}
+        if not self._planner.look(self.dataset, needed):
+            return
+        self._plan = self._planner.plan()
+        if self._plan.num_workers != plan.num_workers:
+            self.num_workers = self._plan.num_workers
+            LOG.info("%s", self._plan.why[0])
 
     def settle_pinning(self) -> None:
         """Pin, where that is ours to decide, only if CUDA is in use by now.

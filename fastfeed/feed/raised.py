@@ -9,6 +9,8 @@ from fastfeed.feed.naming import sample_name
 
 _MAIN_MODULES = {"__mp_main__": "__main__"}
 """What a spawned process calls the script that is run."""
+_ENDS = StopIteration, StopAsyncIteration
+"""Raised to a loop they would end it."""
 
 
 def raised(failure: Failure, dataset: Any, batch: int, original: Exception | None = None) -> Exception:  # noqa: ANN401 - any dataset
@@ -16,7 +18,7 @@ def raised(failure: Failure, dataset: Any, batch: int, original: Exception | Non
 
     It is of the type that was raised, where that can be found and made from a text; its message begins as torch's does.
     A StopIteration of user code is a RuntimeError: it would end the epoch as if all were well. In the main process the
-    original exception is its cause; where that cannot be renamed it is raised itself, with a note.
+    original exception is its cause; where its type cannot be found or made it is raised itself, with a note.
 
     Args:
         failure: What a sample did.
@@ -34,7 +36,7 @@ def raised(failure: Failure, dataset: Any, batch: int, original: Exception | Non
     msg = f"{head}: {failure.message}" + (f"\n{trace}" if trace else "")
     kind = _found(failure.importable)
     error = None if kind is None else _built(kind, msg, failure, head)
-    if error is None and original is not None and kind is not None:
+    if error is None and original is not None and not isinstance(original, _ENDS):
         original.add_note(head)
         return original
     error = error or RuntimeError(msg)
@@ -56,9 +58,7 @@ def _found(importable: tuple[str, str] | None) -> type[Exception] | None:
             found = getattr(found, part)
     except (ImportError, AttributeError):
         return None
-    fault = (
-        isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, StopIteration | StopAsyncIteration)
-    )
+    fault = isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, _ENDS)
     return found if fault else None
 
 

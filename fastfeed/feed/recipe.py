@@ -1,7 +1,6 @@
 """What decides an epoch's order besides the epoch, proven once; and the order that it makes."""
 
 import operator
-import warnings
 from collections.abc import Sequence
 from typing import Final, Literal, Protocol, TypedDict, cast
 
@@ -9,7 +8,7 @@ import numpy as np
 import xxhash
 from numpy.typing import ArrayLike, NDArray
 
-from fastfeed.errors import UsageError
+from fastfeed.errors import UsageError, warn
 from fastfeed.feed.block import DEFAULT_BLOCK, DEFAULT_LANES, BlockOrder, proven_edges
 from fastfeed.feed.mixing import label_runs
 from fastfeed.feed.permutation import MAX_SIZE, Permutation
@@ -112,10 +111,9 @@ class Recipe:
             msg = "labels has a label for each sample"
             raise UsageError(msg, expected=self.length, got=runs.samples)
         if runs.sorted_by_class:
-            warnings.warn(
+            warn(
                 f"mode='block' draws together what lies together, and {runs}: batches will hold few classes. "
-                "Pack the data in random order (fastfeed pack --shuffle SEED), or shuffle in full.",
-                stacklevel=6,
+                "Pack the data in random order (fastfeed pack --shuffle SEED), or shuffle in full."
             )
 
     def order(self, epoch: int, world: int) -> Order:

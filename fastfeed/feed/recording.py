@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfeed.feed.figures import MOST_STAGES, BatchRecord, Sketch, Timed
+from fastfeed.feed.figures import MOST_COUNTERS, MOST_STAGES, OTHER_COUNTERS, OTHER_STAGES, BatchRecord, Sketch, Timed
 from fastfeed.feed.splitting import Fetch, behind_views, fetch_of, makes_samples_singly
 from fastfeed.trace import Meter, done_metering, metering
 
@@ -24,8 +24,6 @@ PART, LEAST = 0.006, 0.001
 """Of the time of a batch; and what it earns at least, so that of very short ones some are recorded as well."""
 _MARKS_OF_BATCH = 16
 """What is done for each batch, recorded or not, takes as long as so many marks, and is paid for first."""
-MOST_COUNTERS = 64
-OTHER_STAGES, OTHER_COUNTERS = "other stages", "other counters"
 _BEGIN, _END = 0, 1
 """Marks of a sample; the numbers behind them are stages."""
 _TRIALS = 32

@@ -10,18 +10,7 @@ import numpy as np
 import torch
 import xxhash
 
-_MASK = (1 << 64) - 1
-
-
-def mix(value: int) -> int:
-    """A 64-bit number with all bits stirred: the finaliser of splitmix64.
-
-    Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014; Stafford's variant 13.
-    """
-    value &= _MASK
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-    return value ^ (value >> 31)
+from fastfeed.feed.permutation import mixed
 
 
 def number_of(index: object) -> int:
@@ -48,7 +37,7 @@ class Seeds:
     def of(self, index: object) -> int:
         """A 63-bit seed for one sample."""
         number = number_of(index)
-        return mix(mix(self.base + 0x9E3779B97F4A7C15 * (self.epoch + 1)) ^ mix(number + 0xD1B54A32D192ED03)) >> 1
+        return mixed(mixed(self.base + 0x9E3779B97F4A7C15 * (self.epoch + 1)) ^ mixed(number + 0xD1B54A32D192ED03)) >> 1
 
     def apply(self, index: object) -> None:
         """Seed torch (the CPU generator), numpy and random for one sample."""

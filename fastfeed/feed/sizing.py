@@ -22,7 +22,6 @@ from fastfeed.feed.ceilings import (
     ceilings,
 )
 from fastfeed.feed.costs import Decision, costs
-from fastfeed.feed.gating import against_workers
 from fastfeed.units import format_count
 
 PREFETCH_FACTOR = 2
@@ -103,7 +102,7 @@ def plan_workers(request: WorkerRequest, facts: SizingFacts) -> WorkerPlan:
     start, start_why = _start(facts, asked.batches)
     setting, ladder = _fitting(asked, facts, start if asked.num_workers is None else asked.num_workers, pin=pin)
     known = ceilings(facts, setting, asked.batches)
-    gate = _gate(asked, facts) or _no_room(known)
+    gate = _gate(facts) or _no_room(known)
     count, count_why = _count(asked, (start, start_why), known, gate)
     persist, persist_why = _persistence(asked, facts, count)
     works, decided = count > 0, asked.num_workers is None
@@ -217,8 +216,8 @@ def _rungs(first: Setting, chosen: Setting, why: str) -> list[str]:
     return said
 
 
-def _gate(asked: WorkerRequest, facts: SizingFacts) -> tuple[Gate, str] | None:
-    """The first reason against any worker."""
+def _gate(facts: SizingFacts) -> tuple[Gate, str] | None:
+    """The first reason against any worker that is known before a batch was made; for the others see gating.py."""
     if facts.daemonic:
         return "daemonic", "this process is a daemonic child, which may have no children of its own"
     if facts.cuda_tensors:
@@ -231,17 +230,8 @@ def _gate(asked: WorkerRequest, facts: SizingFacts) -> tuple[Gate, str] | None:
             guard = 'if __name__ == "__main__":'
             return "main", f"{facts.start_method} imports the main module anew in each worker, and it has no {guard}"
         if facts.unpicklable:
-            return "pickle", f"{facts.start_method} pickles the dataset for each worker, and it cannot be: {facts.unpicklable}"
-    return _cheap(asked, facts)
-
-
-def _cheap(asked: WorkerRequest, facts: SizingFacts) -> tuple[Gate, str] | None:
-    """Where workers cost more than they save."""
-    if facts.batch_seconds is None:
-        return None
-    persists = facts.own_dataset if asked.persistent_workers is None else asked.persistent_workers
-    size = facts.batch_bytes or 0
-    return against_workers(facts.batch_seconds, size, asked.batches, facts.start_method, persists=persists)
+            return "pickle", f"{facts.start_method} gives each worker a pickle of what it needs, and {facts.unpicklable}"
+    return None
 
 
 def _no_room(known: tuple[Ceiling, ...]) -> tuple[Gate, str] | None:

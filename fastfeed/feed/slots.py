@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastfeed.environment import workers_are_beginning
 from fastfeed.feed.parcel import MemoryFile, mapped_bytes
 
 MOST_SLOTS = 64
@@ -224,8 +225,13 @@ def _back(name: int, table: NDArray[np.uint8], number: int) -> Callable[[object]
 
 
 def _keep_what_is_lent() -> None:
-    """Before this process forks: what is lent is seen by two processes from now on, so no slot of it is used again."""
-    _LENT.clear()
+    """Before this process forks: what is lent is seen by two processes from now on, so no slot of it is used again.
+
+    Workers of a loader do not count. What they have of a batch is a copy of their parent's variables: what their dataset looks
+    at is held by the loader here as well.
+    """
+    if not workers_are_beginning():
+        _LENT.clear()
 
 
 _KEYS = count()

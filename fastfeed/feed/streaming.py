@@ -1,13 +1,13 @@
 """The main process's side of IterableDatasets: torch's own loader, whose workers have names when they hang or die."""
 
 import time
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader as TorchDataLoader
 
+from fastfeed.errors import warn
 from fastfeed.feed.crew import DYING_SECONDS, Crew, WorkerLost, about_workers, name_deaths
 from fastfeed.feed.inner import InnerLoader, in_order_option
 from fastfeed.feed.passage import Passage
@@ -87,11 +87,10 @@ class Streaming:
         same = self.beginnings.same()
         self._told = bool(same) or self.beginnings.complete
         if same:
-            warnings.warn(
+            warn(
                 f"the streams of {len(same) + 1} workers begin with the same {FIRST_SAMPLES} samples: where __iter__ does not "
                 "take its part by torch.utils.data.get_worker_info(), each worker reads everything, and each sample comes "
-                f"once for each of the {self.loader.num_workers} workers. num_workers=0 reads it once.",
-                stacklevel=3,
+                f"once for each of the {self.loader.num_workers} workers. num_workers=0 reads it once."
             )
 
 

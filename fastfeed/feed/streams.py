@@ -129,7 +129,11 @@ class _Samples:
 
     def _begun(self, sample: Any, digest: xxhash.xxh3_64) -> xxhash.xxh3_64 | None:  # noqa: ANN401
         """The digest with one of the first samples; None where that was the last one, or none can be had."""
-        if not feed(digest, sample):
+        try:
+            plain = feed(digest, sample)
+        except RecursionError:
+            plain = False  # a list in itself, or one too deep
+        if not plain:
             return None
         if self._number < FIRST_SAMPLES:
             return digest

@@ -88,7 +88,8 @@ def plain_plan(request: WorkerRequest) -> WorkerPlan:
     Args:
         request: The user's values; None where torch's default holds.
     """
-    workers, method = request.num_workers or 0, multiprocessing.get_start_method()
+    workers = request.num_workers or 0
+    method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
     return WorkerPlan(
         num_workers=workers,
         prefetch_factor=request.prefetch_factor or (PREFETCH_FACTOR if workers else None),

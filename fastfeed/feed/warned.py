@@ -1,19 +1,15 @@
 """What a loader's user is warned of once, when its first pass begins."""
 
-import warnings
 from typing import Any
 
-import torch.distributed as dist
 from torch.utils.data import BatchSampler
 
+from fastfeed.errors import warn
 from fastfeed.feed.drawing import drawn_from
 from fastfeed.feed.generators import stored_generators
 from fastfeed.feed.kept import KeptSampler
 from fastfeed.feed.order import OrderSampler
-from fastfeed.feed.ranks import Distributed
-
-_TO_THE_LOOP = 4
-"""From a warning here to the loop over the loader: this room's function, the loader's _tell and __iter__, the loop."""
+from fastfeed.feed.ranks import Distributed, unsharded_ranks
 
 
 def tell_of_ranks(distributed: Distributed, sampler: Any, batch_sampler: Any) -> None:  # noqa: ANN401 - the user's
@@ -24,15 +20,14 @@ def tell_of_ranks(distributed: Distributed, sampler: Any, batch_sampler: Any) ->
         sampler: Of the loader.
         batch_sampler: Of the loader, or None.
     """
-    ranks = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    ranks = unsharded_ranks()
     known = batch_sampler is None or type(batch_sampler) is BatchSampler  # others may give ranks their parts
     drawn = drawn_from(sampler, batch_sampler)
     whole = type(drawn) in {OrderSampler, KeptSampler} or type(drawn).__module__ == "torch.utils.data.sampler"
     if ranks > 1 and distributed is None and known and whole:
-        warnings.warn(
+        warn(
             f"torch.distributed has {ranks} ranks, and each of them will read every sample: distributed=True gives "
-            "each its part, distributed=False says that it is meant.",
-            stacklevel=_TO_THE_LOOP,
+            "each its part, distributed=False says that it is meant."
         )
 
 
@@ -45,9 +40,8 @@ def tell_of_generators(dataset: Any, *, each_sample: bool) -> None:  # noqa: ANN
     """
     found = [] if dataset is None else stored_generators(dataset)
     if found:
-        warnings.warn(
+        warn(
             f"the dataset keeps random generators of its own ({', '.join(found[:3])}): each worker has a copy that gives "
             "the same numbers, and each epoch begins with the same state. Draw from numpy.random, torch or random "
-            "instead: they are seeded for each worker" + (" and each sample." if each_sample else "."),
-            stacklevel=_TO_THE_LOOP,
+            "instead: they are seeded for each worker" + (" and each sample." if each_sample else ".")
         )

@@ -71,9 +71,11 @@ class Workers:
     def __init__(self, count: int, *, stacks: bool = True) -> None:
         self.count = count
         self.whereabouts = Whereabouts(count)
+        self._stacks: list[int] = []
+        weakref.finalize(self, _close, self._stacks)  # first: there may be no descriptor left for one of them
         # Files in memory, without a name: however this process ends, nothing of them is left.
-        self._stacks = [os.memfd_create(f"fastfeed-stack-{worker}") for worker in range(count)] if stacks else []
-        weakref.finalize(self, _close, self._stacks)
+        for worker in range(count if stacks else 0):
+            self._stacks.append(os.memfd_create(f"fastfeed-stack-{worker}"))
 
     @property
     def stack_paths(self) -> list[str]:

@@ -163,6 +163,8 @@ def compare_job(job: Job, before: Mapping[str, Any] | None, kept: Listing | None
         "; ..." if len(changes) > _SHOWN else ""
     )
     hint = "Undo the change to continue, or start anew with --overwrite."
+    if len(changes) == len(set(kept.paths) - set(listing.paths)):
+        hint += " What is gone can be left out: --on-error skip --trust-scan."
     raise SourceChanged(msg, path=job.source, hint=hint)
 
 

@@ -18,7 +18,7 @@ from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import COMPRESSED_SUFFIX, shard_file
 from fastfeed.archive.sidecars import RECORD
 from fastfeed.disk import publish, remove, sync_folder
-from fastfeed.errors import DatasetError, DestinationBusy, DestinationError, DestinationOccupied, NotADataset
+from fastfeed.errors import DatasetError, DestinationBusy, DestinationError, DestinationOccupied, IndexDamaged, NotADataset
 from fastfeed.packer.sidecars import owned
 from fastfeed.source.scan import Listing
 
@@ -84,7 +84,8 @@ class Journal:
             self._lock = self._take_lock()
         except OSError as error:
             msg = f"the destination cannot be made: {error.strerror}"
-            raise DestinationError(msg, path=error.filename or destination) from error
+            hint = "Make it writable, or choose another destination."
+            raise DestinationError(msg, path=error.filename or destination, hint=hint) from error
         for name in os.listdir(self.folder):
             if name.endswith(".part"):
                 remove(os.path.join(self.folder, name))
@@ -335,6 +336,9 @@ def peek_listing(destination: str) -> Listing | None:
             return Listing.load(file.read(), path)
     except FileNotFoundError:
         return None
+    except IndexDamaged as error:  # no reader ever sees this file, so verify and copies help nobody
+        error.hint = "What this pack would be continued from is damaged: start anew with --overwrite."
+        raise
 
 
 def _read_json(path: str) -> dict[str, Any] | None:

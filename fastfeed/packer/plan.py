@@ -365,7 +365,7 @@ def _notes(listing: Listing, datasets: Sequence[DatasetPlan], exclude: SkipList)
                 f"{dataset.name}: there is only one class ({printable(dataset.classes[0])}): is the source one folder too high?"
             )
         if share > NOTABLE_OVERHEAD and overhead > NOTABLE_BYTES and dataset.shards[0].file.endswith(SUFFIX):
-            much = f"{format_size(overhead)}, {share:.0%} of the source"
+            much = format_size(overhead) + (f", {share:.0%} of the source" if dataset.source_bytes else "")
             text = f"{dataset.name}: its files are small: tar headers and padding add {much}"
             classes = dataset.files.count(CLASS_MEMBER) * 2 * tar.BLOCK_BYTES
             text += f"; {format_size(classes)} of it are the .cls members (--no-cls leaves them out)" if classes else ""

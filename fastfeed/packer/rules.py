@@ -80,7 +80,8 @@ def _sources(archive: Archive) -> Iterator[FastfeedError]:
     for row, raw in enumerate(archive.index.strings(MEMBER, "source")):
         if raw and not is_safe_source(raw):
             msg = f"an original path is unsafe: {raw[:80]!r}"
-            yield IndexDamaged(msg, path=archive.index.path, expected="a path below the source", got=f"member row {row}")
+            expected, got = "a path below the source", f"member row {row}"
+            yield IndexDamaged(msg, path=archive.index.path, expected=expected, got=got, hint=_RESTORE)
 
 
 def _user_columns(archive: Archive) -> Iterator[FastfeedError]:

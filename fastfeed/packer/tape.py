@@ -162,7 +162,7 @@ class FrameTape(Tape):
             data = os.pread(self._descriptor, stop - start, start)
             if not data:
                 msg = "a shard was cut while it was read"
-                raise ShardDamaged(msg, shard=self._facts.shard, start=start, stop=stop)
+                raise ShardDamaged(msg, shard=self._facts.shard, start=start, stop=stop, hint=RESTORE)
             found.append(data)
             start += len(data)
         return b"".join(found)

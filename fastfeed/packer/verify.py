@@ -286,11 +286,14 @@ class _Dataset:
                 if self.stop.is_set():
                     return
                 yield from _member(archive, position, place, tape)
+                if tape.at < place.stop + tar.padding_bytes(place.stop - place.start):
+                    yield from _cut(archive, entry, (position, place), tape.at)
+                    return
                 is_class = place.field == CLASS_FIELD and labels is not None and made is not None and not made[place.row]
                 wrong_class = is_class and labels is not None and tape.payload != str(labels[position]).encode()
                 if wrong_class and labels is not None and tape.payload is not None:
                     msg = "a class member holds another number than the index"
-                    wrong = ShardDamaged(msg, expected=int(labels[position]), got=tape.payload[:20])
+                    wrong = ShardDamaged(msg, expected=int(labels[position]), got=tape.payload[:20], hint=_RESTORE)
                     yield archive.at(wrong, position, place)
                 count += 1
             with self._lock:
@@ -309,6 +312,16 @@ class _Dataset:
             self.found(error)
 
 
+def _cut(archive: Archive, entry: ShardEntry, first: tuple[int, Place], end: int) -> Iterator[FastfeedError]:
+    """One finding for all that is lost behind the end of a shard; none where it is the index that leads beyond the end."""
+    if end < entry.stream_bytes:
+        last = archive.firsts[archive.manifest.shards.index(entry) + 1] - 1
+        msg = f"a shard was cut: this member and all behind it, to sample {last}, are lost"
+        located = archive.at(ShardDamaged(msg, hint=_RESTORE), *first)
+        located.start, located.stop = end, entry.stream_bytes
+        yield located
+
+
 def _member(archive: Archive, position: int, place: Place, tape: Tape) -> Iterator[FastfeedError]:
     """Header, payload and padding of one member."""
     size = place.stop - place.start
@@ -319,6 +332,8 @@ def _member(archive: Archive, position: int, place: Place, tape: Tape) -> Iterat
         tape.skip(place.start - tape.at - tar.BLOCK_BYTES)
     begin = tape.at
     header, problem, padding = tape.take(tar.BLOCK_BYTES), _payload(place, tape), tape.take(tar.padding_bytes(size))
+    if tape.at < begin + tar.span_bytes(size):
+        return  # the shard ends here
     lost = tape.lost_in(begin, tape.at) if tape.lost else []
     if lost:  # what was taken is not what is there: one finding a frame tells of all that is lost with it
         for frame in lost:
@@ -346,8 +361,7 @@ def _payload(place: Place, tape: Tape) -> ShardDamaged | None:
     while left:
         piece = tape.take(min(left, CHUNK_BYTES))
         if not piece:
-            msg = "a shard ends in the midst of a member: it was cut"
-            return ShardDamaged(msg, expected=size, got=size - left, hint=_RESTORE)
+            return None  # the shard ends here
         digest.update(piece)
         left -= len(piece)
         tape.payload = piece if len(piece) == size else None

@@ -25,6 +25,7 @@ from fastfeed.media import FIRST_BYTES, NOT_AN_IMAGE, probe
 from fastfeed.packer.record import Record, write_record
 from fastfeed.packer.shardfile import FLUSH_BYTES, Finished, ShardFile
 from fastfeed.source import wire
+from fastfeed.units import format_count
 
 CHUNK_BYTES = 4 << 20
 """Members larger than this are streamed in pieces of this size, so memory stays flat."""
@@ -90,7 +91,9 @@ class Order:
     def doing(self) -> str:
         """What a worker did when it died."""
         files = [path for path in self.paths if path]
-        return f"packed {len(files)} inputs from {files[0]!r} to {files[-1]!r}" if files else "packed no inputs"
+        if not files:
+            return "packed no inputs"
+        return f"packed {format_count(len(files), 'input')} from {files[0]!r} to {files[-1]!r}"
 
     @property
     def shard(self) -> str:

@@ -183,7 +183,10 @@ class Writing(Hearing):
             raise SourceChanged(msg, path=self.job.source, hint="Let nothing write there; then start anew with --overwrite.")
         if self.job.config.on_error == "stop":
             msg = f"{format_count(len(failed), 'source file')} cannot be read ({shown}{more})"
-            hint = "Nothing is lost: mend them and run the same command again, or leave their samples out with --on-error skip."
+            hint = (
+                "Nothing is lost: mend them and run the same command again (what was away must come back with its old time), "
+            )
+            hint += "or leave their samples out with --on-error skip --trust-scan."
             raise SourceUnreadable(msg, path=self.job.source, hint=hint)
         self.failed.update({path: why for path, _, why in failed})
 

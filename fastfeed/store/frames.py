@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from fastfeed.archive import frame as codec
 from fastfeed.archive import seektable
 from fastfeed.archive.seektable import Frame, Framed, SeekTable
+from fastfeed.archive.shard import RESTORE
 from fastfeed.errors import FastfeedError, ShardDamaged
 from fastfeed.store.base import Range, Store
 
@@ -188,7 +189,9 @@ class FrameStore:
         if wish.stop > table.tar_starts[-1]:
             msg = "the tar in a compressed shard ends too early"
             expected, got = wish.stop - wish.start, max(0, table.tar_starts[-1] - wish.start)
-            raise ShardDamaged(msg, shard=wish.name, start=wish.start, stop=wish.stop, expected=expected, got=got)
+            early = ShardDamaged(msg, expected=expected, got=got, hint=RESTORE)
+            _move(early, wish)
+            raise early
         return table
 
     def _table(self, name: str) -> SeekTable:

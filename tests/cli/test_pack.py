@@ -201,6 +201,19 @@ def test_unreadable_files_stop_or_are_skipped(photos: Path, tmp_path: Path):
     assert record("pack", photos, tmp_path / "out2", "--on-error", "skip", kind=PackResult, code=6)["skipped"] == 1
 
 
+def test_what_is_skipped_is_named_even_if_nothing_else_is_said(photos: Path, tmp_path: Path):
+    for number in range(7):
+        (photos / "cat" / f"gone{number}.jpg").symlink_to("nowhere")
+    named = "; ".join(f"cat/gone{number}.jpg: a link that leads nowhere" for number in range(5)) + "; and 2 more"
+    options = ("--on-error", "skip", "--quiet")
+    plan, first, again = (
+        " ".join(done("pack", photos, tmp_path / "out", *options, *more, code=6).split()) for more in (["--dry-run"], [], [])
+    )
+    assert plan == f"7 inputs cannot be read and would be skipped ({named}): exit code 6."
+    assert first == f"7 inputs could not be read and were skipped ({named}), listed in .fastfeed/left-out.jsonl: exit code 6."
+    assert again == first
+
+
 def test_a_changed_source_and_other_options_are_refused(photos: Path, tmp_path: Path):
     done("pack", photos, tmp_path / "out")
     paragraph = refused("pack", photos, tmp_path / "out", "--shards", 2, "--no-cls", "--shard-size", "1MiB", code=4)

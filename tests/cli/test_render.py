@@ -2,13 +2,14 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from commands import CONTROL, on_a_terminal, run
 from helpers import make_captioned, pack_photos, packed
+from packing import Hook
 
 from fastfeed.archive.summary import info
 from fastfeed.cli import render
@@ -113,6 +114,28 @@ def test_pack_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         assert ".hidden0 (hidden: its name begins with a dot)" in text
         assert "hidden ... and 2 more" in text
         assert ".hidden5" not in text
+
+
+def test_what_vanished_while_shards_were_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """No plan knew of it."""
+    source = make_captioned(tmp_path / "src")
+    hook = Hook(on_start={"pack": lambda: (source / "002.txt").unlink(missing_ok=True)})
+    render.pack_result(pack(source, tmp_path / "packed", workers=1, on_error="skip", on_plan=render.pack_plan, progress=hook))
+    plan, _, outcome = capsys.readouterr().out.partition("Packed 6 files,")
+    assert "002.txt" not in plan
+    words = " ".join(outcome.split())
+    assert "1 input could not be read and was skipped (002.txt: No such file or directory), listed in .fastfeed/" in words
+
+
+def test_a_plan_that_does_not_fit_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    plan = pack(make_captioned(tmp_path / "src"), tmp_path / "packed", workers=1, dry_run=True)
+    render.pack_result(replace(plan, needs_bytes=3000, free_bytes=3000))
+    assert capsys.readouterr().out.endswith("It needs 2.9 KiB, 2.9 KiB are free.\n")
+    render.pack_result(replace(plan, needs_bytes=3000, free_bytes=2000))
+    assert capsys.readouterr().out.endswith("It needs 2.9 KiB, 2.0 KiB are free: that does not fit.\n")
+    compressed = replace(plan.datasets[0], tar_bytes=3000)
+    render.pack_result(replace(plan, datasets=(compressed,), needs_bytes=3000, free_bytes=2000))
+    assert capsys.readouterr().out.endswith("It needs at most 2.9 KiB, 2.0 KiB are free: that may not fit.\n")
 
 
 def test_the_plan_is_told_before_anything_is_written_and_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

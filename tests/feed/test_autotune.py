@@ -20,8 +20,8 @@ from fastfeed.feed.ceilings import SizingFacts, WorkerRequest
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.engine import EpochIterator
 from fastfeed.feed.loader import DataLoader
+from fastfeed.feed.planning import Planner
 from fastfeed.feed.shifts import Resized
-from fastfeed.feed.sizing import plan_workers
 from fastfeed.feed.timing import BatchTimes, Delivery
 
 
@@ -48,7 +48,8 @@ class Sleeping(Dataset[int]):
 def planned(one: DataLoader, batches: int | None = None, *, own: bool = False, **of_machine: Any) -> DataLoader:
     """The loader, as it would plan on another machine."""
     facts = SizingFacts(machine=machine(**{"processors": 2, **of_machine}), own_dataset=own, batch_bytes=None)
-    one.plan = plan_workers(WorkerRequest(batches=batches), facts)
+    one._planner = Planner(WorkerRequest(batches=batches), facts)
+    one.plan = one._planner.plan()
     one.num_workers = one.plan.num_workers
     return one
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fastfeed.feed.collecting import KEPT_SLOWEST, MOST_COUNTERS, Collector
-from fastfeed.feed.figures import Timed
+from fastfeed.feed.collecting import KEPT_SLOWEST, Collector
+from fastfeed.feed.figures import MOST_COUNTERS, Timed
 from fastfeed.feed.timing import BatchTimes, Delivery
 
 SAMPLES = 8

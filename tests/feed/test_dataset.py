@@ -1,5 +1,6 @@
 """A packed dataset where ImageFolder stood: the same samples, values by field, errors with a place."""
 
+import inspect
 import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -74,6 +75,17 @@ def test_transforms_are_called_as_imagefolder_calls_them(pair: tuple[ImageFolder
     assert [ours[i] for i in range(20)] == [theirs[i] for i in range(20)] == list(ours)
     positional = PackedDataset(ours.path, both["transform"], both["target_transform"])
     assert positional[3] == theirs[3]
+
+
+def test_it_is_called_as_promised():
+    """ImageFolder's arguments first, under their names and in their places; then ours; all else by name alone."""
+    parameters = list(inspect.signature(PackedDataset).parameters.values())
+    positional = [parameter for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    assert [(parameter.name, parameter.default) for parameter in positional] == [
+        ("path", inspect.Parameter.empty), ("transform", None), ("target_transform", None), ("decode", "auto"),
+        ("fields", None), ("decoders", None),
+    ]  # fmt: skip
+    assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters[len(positional) :])
 
 
 # ------------------------------------------------------------------------------------------------ positions

@@ -82,6 +82,8 @@ def test_labels_stay_as_stored_and_colours_become_rgb(mode: str):
     kind, wanted = MODES[mode]
     image = picture(mode)
     data = encoded(image, kind, **({"quality": 100} if kind == "JPEG" else {}))
+    if Image.open(io.BytesIO(data)).mode != mode:
+        pytest.skip("this Pillow opens a YCbCr TIFF as RGB (before 13), and then cannot read it")
     found = decode_image_of_dict(data)
     assert found.mode == wanted
     assert decode_image(data).mode == mode

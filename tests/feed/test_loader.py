@@ -65,7 +65,8 @@ def test_it_is_a_torch_loader():
     ids=str,
 )  # fmt: skip
 def test_attributes_are_torchs(options):
-    theirs, ours = (cls(Numbers(), **{"num_workers": 0, **options}) for cls in (TorchDataLoader, DataLoader))
+    given = {"num_workers": 0, "pin_memory": False, **options}  # left out, it is decided: True where there is a GPU
+    theirs, ours = (cls(Numbers(), **given) for cls in (TorchDataLoader, DataLoader))
     names = [name for name in vars(theirs) if not name.startswith("_")] + ["multiprocessing_context"]
     for name in names:
         one, other = getattr(theirs, name), getattr(ours, name)

@@ -13,9 +13,9 @@ import torch
 from torch.utils.data import TensorDataset
 from fastfeed.feed.loader import DataLoader
 
-count = 400
+count = 300
 rows = torch.arange(count, dtype=torch.int32).reshape(-1, 1)
-data = TensorDataset(rows.expand(-1, 30_000), rows.expand(-1, 20_000), rows)
+data = TensorDataset(rows.expand(-1, 20_000), rows.expand(-1, 15_000), rows)  # 41 MiB: a container has 64 of /dev/shm
 options = {"num_workers": 2, "multiprocessing_context": method, **json.loads(sys.argv[4])}
 loader = DataLoader(data, 1, **options)
 kept = list(loader)
@@ -36,13 +36,13 @@ def run(soft, hard, method="fork", options="{}"):
 def test_256_descriptors_and_no_more(method, options):
     right, used, went, again, limit, plan = run(256, 256, method, options)
     assert right and again and used < 256 and limit == 256
-    assert went["descriptors"] > 200 and went[""] > 10
+    assert went["descriptors"] > 150 and went[""] > 10
     assert "a tensor in shared memory holds a descriptor, and of 256 (ulimit -n) too few are left" in plan
 
 
 def test_a_soft_limit_is_raised_before_batches_go_another_way():
     right, used, went, again, limit, plan = run(256, 4096)
-    assert right and again and went == {"": 400}
+    assert right and again and went == {"": 300}
     assert used > 256 and 1024 <= limit <= 4096 and "go past /dev/shm" not in plan
 
 

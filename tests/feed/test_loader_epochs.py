@@ -67,6 +67,14 @@ def test_no_position_without_an_order_of_its_own():
         DataLoader(Numbers(), **RANDOM, num_workers=0).load_state_dict({"version": 0})
 
 
+def test_a_loader_that_had_no_position_when_it_was_made_has_none():
+    """Its options were changed since: it is asked for one, and has it or has it not."""
+    loader = DataLoader(Numbers(), 4, seed=1, num_workers=1, in_order=False)
+    assert not hasattr(loader, "state_dict")
+    loader.num_workers = 0
+    assert not hasattr(loader, "state_dict")
+
+
 def test_ranks_have_disjoint_parts_and_each_sample_counts_once():
     seen = []
     for rank in range(3):

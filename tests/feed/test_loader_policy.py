@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from loading import At, Calls, Raise, Raises, equal, seed_all
+from loading import At, Calls, Raise, Raises, children, equal, seed_all
 from torch.utils.data import DistributedSampler, RandomSampler, Sampler, SubsetRandomSampler
 
 from fastfeed.errors import DecodeError, UsageError
@@ -191,6 +191,18 @@ def asked_and_got(distributed: Any) -> list[tuple[int, int]]:
         with_index=True,
     )  # fmt: skip
     return [(int(batch.index.item()), batch.batch[0].item()) for batch in loader]
+
+
+@pytest.mark.parametrize(
+    "options", [{"shuffle": True}, {"shuffle": True, "seed": 4}, {"sampler": SubsetRandomSampler(range(50))}], ids="-".join
+)
+def test_persistent_workers_persist_though_samples_are_replaced(options):
+    loader = DataLoader(noisy(), 5, on_error="replace", num_workers=1, persistent_workers=True, error_caps=LOOSE, **options)
+    before, pids = children(), []
+    for _ in range(2):
+        assert len(drawn(loader)) == 50
+        pids.append(children() - before)
+    assert len(pids[0]) == 1 and pids[0] == pids[1]
 
 
 def test_with_index_tells_what_was_asked_for():

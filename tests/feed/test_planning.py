@@ -1,11 +1,13 @@
 import multiprocessing
 import resource
+import sys
 from dataclasses import replace
 
 import machines
 import pytest
 import torch
 from helpers import pack_photos
+from loading import printed
 from machines import GIB, lay_out
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
@@ -13,7 +15,7 @@ import fastfeed
 from fastfeed.feed.ceilings import SizingFacts, WorkerRequest
 from fastfeed.feed.loader import DataLoader
 from fastfeed.feed.passage import Passage
-from fastfeed.feed.planning import Planner, plan_of, planner_of, raise_descriptors
+from fastfeed.feed.planning import Planner, planner_of, raise_descriptors
 from fastfeed.machine import Descriptors, SharedMemory, survey
 
 
@@ -30,32 +32,36 @@ class Stream(IterableDataset):  # type: ignore[type-arg]
         return iter(range(9))
 
 
+def plan_of(dataset, request, *, own=False):
+    return planner_of(dataset, request, own=own, block_order=False).plan()
+
+
 def test_what_is_left_out_is_decided_with_reasons():
-    plan = plan_of(Numbers(), WorkerRequest(batches=100), own=False, block_order=False)
+    plan = plan_of(Numbers(), WorkerRequest(batches=100))
     assert plan.decided and plan.num_workers >= 1 and plan.why and not plan.persistent_workers
     assert plan.start_method == multiprocessing.get_start_method()
     assert plan.pin_memory is False or torch.cuda.is_available()
 
 
 def test_what_is_passed_wins_and_its_cost_is_told():
-    plan = plan_of(Numbers(), WorkerRequest(num_workers=500, batches=1000), own=False, block_order=False)
+    plan = plan_of(Numbers(), WorkerRequest(num_workers=500, batches=1000))
     assert (plan.num_workers, plan.decided) == (500, False) and "num_workers=500" in plan.costs[0]
 
 
 def test_a_stream_gets_no_workers_unasked():
-    assert plan_of(Stream(), WorkerRequest(), own=False, block_order=False).num_workers == 0
-    assert plan_of(Stream(), WorkerRequest(num_workers=2), own=False, block_order=False).num_workers == 2
+    assert plan_of(Stream(), WorkerRequest()).num_workers == 0
+    assert plan_of(Stream(), WorkerRequest(num_workers=2)).num_workers == 2
 
 
 def test_workers_of_our_own_datasets_persist(tmp_path):
     ds = fastfeed.open(pack_photos(tmp_path))
-    plan = plan_of(ds, WorkerRequest(batches=100), own=True, block_order=False)
+    plan = plan_of(ds, WorkerRequest(batches=100), own=True)
     assert plan.persistent_workers or plan.num_workers == 0
 
 
 def test_descriptors_are_raised_only_where_the_plan_says_so():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    raise_descriptors(plan_of(Numbers(), WorkerRequest(num_workers=1, batches=9), own=False, block_order=False))
+    raise_descriptors(plan_of(Numbers(), WorkerRequest(num_workers=1, batches=9)))
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
 
 
@@ -141,3 +147,28 @@ def test_pinning_that_was_asked_for_is_left():
     loader._planner = Planner(WorkerRequest(num_workers=0, pin_memory=False), SizingFacts(machine=machines.machine(gpus=1)))
     next(iter(loader))
     assert loader.pin_memory is False
+
+
+# ---------------------------------------------------------------------------------------------------- how workers start
+@pytest.mark.parametrize("given", ["spawn", multiprocessing.get_context("spawn")], ids=["name", "context"])
+def test_a_start_method_may_be_given_as_torch_takes_it(given):
+    assert DataLoader(Numbers(), 4, multiprocessing_context=given).plan.start_method == "spawn"
+
+
+LATER = """
+import json, multiprocessing, sys
+from loading import Numbers
+from fastfeed.feed.loader import DataLoader
+loader = DataLoader(Numbers(), 4)
+before = loader.plan.start_method
+multiprocessing.set_start_method("spawn")
+print(json.dumps([before, len(list(loader)), loader.plan.start_method, loader.num_workers > 0]))
+"""
+
+
+@pytest.mark.parametrize("disabled", ["0", "1"])
+def test_how_workers_start_may_be_set_once_a_loader_was_made(disabled, monkeypatch):
+    monkeypatch.setenv("FASTFEED_DISABLE", disabled)
+    found = printed([sys.executable, "-W", "ignore", "-c", LATER])
+    usual = multiprocessing.get_all_start_methods()[0]
+    assert found == ([usual, 6, usual, False] if disabled == "1" else [usual, 6, "spawn", True])

@@ -47,5 +47,18 @@ def test_in_the_main_process_the_original_is_the_cause():
     assert "sample 3 of batch 0" in odd.__notes__[0]
 
 
+def test_in_the_main_process_a_type_that_nobody_finds_is_raised_itself():
+    """As torch does: who has it may catch it."""
+
+    class Local(ValueError):
+        """Of a function."""
+
+    original = Local("no")
+    assert raised(failure(original, worker=-1), [], 0, original) is original
+    assert "sample 3 of batch 0" in original.__notes__[0]
+    ended = StopIteration("x")
+    assert type(raised(failure(ended, worker=-1), [], 0, ended)) is RuntimeError
+
+
 def test_a_batch_as_a_whole():
     assert "batch 4 (collate of 1 samples)" in str(raised(failure(ValueError("x"), None, "collate"), [], 4))

@@ -10,8 +10,8 @@ from loading import Calls, equal, states
 from torch.utils.data import Subset
 
 from fastfeed.feed.fetch import Fetcher, FetchRules
-from fastfeed.feed.figures import MOST_STAGES
-from fastfeed.feed.recording import MOST_COUNTERS, OTHER_COUNTERS, OTHER_STAGES, Recording
+from fastfeed.feed.figures import MOST_COUNTERS, MOST_STAGES, OTHER_COUNTERS, OTHER_STAGES
+from fastfeed.feed.recording import Recording
 from fastfeed.feed.tasks import BatchTask
 from fastfeed.trace import NULL, count, listening
 

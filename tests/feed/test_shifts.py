@@ -300,21 +300,28 @@ def test_a_hanging_worker_of_either_crew_is_reported_and_timed_out(at, caplog):
 class TwoAtMost(ForkContext):
     """Starts two processes."""
 
-    started = 0
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error, self.started = error, 0
 
     @property
     def Process(self) -> Any:  # type: ignore[override]  # noqa: N802 - as it is called
         self.started += 1
         if self.started > 2:
-            raise BlockingIOError(11, "Resource temporarily unavailable")
+            raise self.error
         return ForkContext.Process
 
 
-def test_where_no_worker_can_be_started_the_old_ones_go_on(wanted):
+@pytest.mark.parametrize(
+    "error",
+    [BlockingIOError(11, "Resource temporarily unavailable"), RuntimeError("unable to allocate shared memory")],
+    ids=repr,
+)
+def test_where_no_worker_can_be_started_the_old_ones_go_on(error, wanted):
     told = Told()
-    passed = iter(loader(1, multiprocessing_context=TwoAtMost()))
+    passed = iter(loader(1, multiprocessing_context=TwoAtMost(error)))
     assert equal(read(passed, {5: 3}, told), wanted)
-    assert [(result.workers, result.error) for result in told.results] == [(1, "[Errno 11] Resource temporarily unavailable")]
+    assert [(result.workers, result.error) for result in told.results] == [(1, str(error))]
 
 
 def test_at_the_end_no_crew_is_started_for_nothing():
@@ -329,9 +336,10 @@ def test_at_the_end_no_crew_is_started_for_nothing():
 
 
 def test_torch_mode_never_resizes():
-    passed = iter(DataLoader(Numbers(), 2, num_workers=0))
-    with pytest.raises(RuntimeError, match="only in sample mode"):
-        passed.resize(1, Told())
+    for distributed in (None, (0, 1)):  # the second draws an order of ours
+        passed = iter(DataLoader(Numbers(), 2, num_workers=0, distributed=distributed))
+        with pytest.raises(RuntimeError, match="only in sample mode"):
+            passed.resize(1, Told())
 
 
 class Heavy:

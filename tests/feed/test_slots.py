@@ -13,9 +13,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import equal
+from loading import Numbers, equal
 from torch import multiprocessing
 
+from fastfeed.feed.loader import DataLoader
 from fastfeed.feed.slots import Shelf, Slots
 
 SHAPE = (3, 4, 5)
@@ -165,6 +166,14 @@ def test_what_two_processes_see_is_never_used_again():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     os.close(reading)
     os.close(writing)
+
+
+def test_workers_that_are_started_meanwhile_cost_no_slot():
+    slots = Slots(1)
+    batch = handed(slots)[0]
+    assert list(DataLoader(Numbers(4), 2, num_workers=1)) != [] and batch.shape == SHAPE
+    del batch
+    assert handed(slots) is not None
 
 
 def test_slots_of_workers_that_have_ended_are_let_go(shelf):

@@ -109,3 +109,24 @@ def test_what_can_be_digested():
     assert digested(torch.zeros(2)) != digested(torch.zeros(1, 2))
     for unknown in (object(), [None], np.array([object()]), torch.zeros(2).to_sparse(), torch.zeros(2, dtype=torch.bfloat16)):
         assert digested(unknown) is None
+
+
+def itself() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+def test_a_sample_that_contains_itself_comes_as_it_is():
+    """Among the first ones, which are digested to find out whether workers read the same."""
+
+    class Circles(IterableDataset[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            return iter([itself(), itself()])
+
+    found = list(DataLoader(Circles(), None, num_workers=2, collate_fn=type_name, pin_memory=False))
+    assert found == ["list"] * 4
+
+
+def type_name(sample: Any) -> str:
+    return type(sample[0]).__name__

@@ -43,4 +43,5 @@ def test_the_warning_points_at_the_loop():
     loader = DataLoader(Keeps(), num_workers=1)
     with pytest.warns(UserWarning, match="generators of its own") as caught:
         iter(loader)
-    assert {one.filename for one in caught} == {__file__}
+    about_forks = "use of fork"  # Python's own, where a thread runs
+    assert {one.filename for one in caught if about_forks not in str(one.message)} == {__file__}

@@ -1,10 +1,14 @@
+import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 
+import pytest
 import torch
+from loading import remains
 
 from fastfeed.feed.workers import DONE, NOT_BEGUN, WHOLE, Workers, ended
 
@@ -29,6 +33,19 @@ def test_another_process_writes_into_the_table():
     process.start()
     process.join()
     assert workers.at(0) == (9, WHOLE)
+
+
+def test_where_descriptors_run_out_none_is_kept():
+    gc.collect()
+    before, (soft, hard) = remains()["stacks"], resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 12, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            Workers(500)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    gc.collect()
+    assert remains()["stacks"] == before
 
 
 def test_how_processes_ended():

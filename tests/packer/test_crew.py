@@ -42,7 +42,7 @@ def kill_once(after: int, signal_number=signal.SIGKILL) -> Hook:
 def test_pain_25_a_killed_worker_never_passes_for_success(tmp_path, workers):
     source = many(tmp_path / "s")
     match = (
-        r"a worker process was killed by SIGKILL while it packed 1 inputs? from '0\d\d.bin' to '0\d\d.bin'"
+        r"a worker process was killed by SIGKILL while it packed 1 input from '0\d\d.bin' to '0\d\d.bin'"
         r" \(shard s-0000\d\d.tar\).*memory runs out.*run the same command again, it continues"
     )
     with pytest.raises(WorkerDied, match=match) as caught:

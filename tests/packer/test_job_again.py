@@ -77,7 +77,8 @@ def test_a_changed_source_is_refused_by_name(tmp_path, change):
     source = stopped(tmp_path)
     before = files_below(tmp_path / "out")
     CHANGES[change](source)
-    match = f"the source has changed since this pack began: {change}.*--overwrite"
+    way_out = r"--overwrite\. What is gone can be left out: .*" if change == "7.txt is gone" else r"--overwrite\.$"
+    match = f"the source has changed since this pack began: {change}.*{way_out}"
     with pytest.raises(SourceChanged, match=match):
         packed(source, tmp_path / "out", samples_per_shard=1)
     assert files_below(tmp_path / "out") == before  # nothing lost
@@ -175,8 +176,10 @@ def test_on_error_may_be_decided_anew_for_an_unfinished_pack(tmp_path):
     def vanish(_: object) -> None:
         (source / "dog" / "001.jpg").rename(tmp_path / "away.jpg")
 
-    with pytest.raises(SourceUnreadable, match=r"dog/001\.jpg.* --on-error skip"):
+    with pytest.raises(SourceUnreadable, match=r"dog/001\.jpg.*leave their samples out with --on-error skip --trust-scan\."):
         fastfeed.pack(source, tmp_path / "out", shards=3, on_plan=vanish)
+    with pytest.raises(SourceChanged, match=r"dog/001\.jpg is gone .* can be left out: --on-error skip --trust-scan\.$"):
+        fastfeed.pack(source, tmp_path / "out", shards=3, on_error="skip")
     result = fastfeed.pack(source, tmp_path / "out", shards=3, on_error="skip", trust_scan=True)
     assert (result.skipped, result.datasets[0].samples) == (1, 5)
     assert fastfeed.verify(tmp_path / "out").ok

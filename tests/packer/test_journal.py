@@ -270,7 +270,7 @@ def test_a_damaged_kept_scan_is_named_and_overwrite_helps(tmp_path):
         packed(source, tmp_path / "out", samples_per_shard=1, progress=interrupt_after(2))
     scan = tmp_path / "out" / ".fastfeed" / "job" / "scan"
     scan.write_bytes(scan.read_bytes()[:100])
-    with pytest.raises(IndexDamaged, match="job/scan"):
+    with pytest.raises(IndexDamaged, match=r"job/scan.* continued from is damaged: start anew with --overwrite\.$"):
         packed(source, tmp_path / "out", samples_per_shard=1)
     assert packed(source, tmp_path / "out", samples_per_shard=1, overwrite=True).shards_written == 6
 

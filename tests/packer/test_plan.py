@@ -326,6 +326,8 @@ def test_the_cost_of_small_files_is_told():
     [note] = planned(small(22_000, 512)).notes
     assert note == f"data: its files are small: tar headers and padding add 10.8 MiB, 100% of the source{OFFER}"
     assert planned(small(22_000, 512), compress="zstd").notes == ()
+    [note] = planned(small(22_000, 0)).notes
+    assert note == f"data: its files are small: tar headers and padding add 10.8 MiB{OFFER}"  # no share of nothing
 
 
 @pytest.mark.parametrize(("count", "size"), [(10, 10), (20_000, 512), (22_000, 10_240)])

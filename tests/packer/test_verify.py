@@ -215,9 +215,12 @@ def test_a_flipped_index_bit_names_its_column(dataset: Path):
 def test_a_cut_in_the_midst_of_a_member_names_it(dataset: Path):
     place = next(iter(place for place in fastfeed.open(dataset / "val")._archive.places(1) if place.field == "jpg"))
     os.truncate(dataset / "val" / place.shard, place.start + 10)
-    findings = found(dataset)
-    assert any(f.sample == 1 and "cut" in f.text and f.member == f"{f.key}.jpg" for f in findings)
-    assert any("wrong size" in f.text and f.shard == place.shard for f in findings)
+    size, lost = found(dataset)
+    assert "wrong size" in size.text and size.shard == place.shard
+    assert (
+        f"a shard was cut: this member and all behind it, to sample 1, are lost (shard {place.shard}, sample 1, " in lost.text
+    )
+    assert (lost.sample, lost.member, lost.start) == (1, f"{lost.key}.jpg", place.start + 10)
 
 
 def test_the_size_of_a_cut_shard_comes_before_what_is_lost_with_it(tmp_path: Path):

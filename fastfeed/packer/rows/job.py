@@ -226,6 +226,8 @@ class _Writing(Hearing):
         if self.job.config.on_error == "stop":
             msg = f"{format_count(len(failed), 'sample')} cannot be packed ({told})"
             hint = "Nothing is lost: mend them and run the same again, or leave them out with --on-error skip."
+            if "files" in facts.identity:  # without them it is another source, and that is not continued
+                hint = hint.removesuffix(".") + " (where files have gone, with --overwrite too)."
             raise SourceUnreadable(msg, path=self.job.where, sample=failed[0][0], hint=hint)
         self._failed.update({number: LeftOut(facts.name(number), "unreadable", why) for number, _, _, why in failed})
 

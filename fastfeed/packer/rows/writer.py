@@ -15,6 +15,7 @@ from fastfeed.packer.rows.source import Row, RowFailed, RowMember, RowReader
 from fastfeed.packer.shardfile import Finished, ShardFile
 from fastfeed.packer.worker import DiskFailed
 from fastfeed.source import wire
+from fastfeed.units import format_count
 
 _REPORT_SECONDS = 0.1
 _MAX_FAILURES, _MORE_FAILURES_SECONDS = 100, 2.0
@@ -50,7 +51,8 @@ class RowOrder:
     @property
     def doing(self) -> str:
         """What a worker did when it died."""
-        return f"packed {len(self.numbers)} samples from sample {self.numbers[0]} to sample {self.numbers[-1]}"
+        first, last = self.numbers[0], self.numbers[-1]
+        return f"packed {format_count(len(self.numbers), 'sample')} from sample {first} to sample {last}"
 
     @property
     def shard(self) -> str:

@@ -119,6 +119,17 @@ def test_a_file_that_goes_or_changes_while_packing(root, tmp_path):
         packed(root / "ids.csv", tmp_path / "out", field=TREES)
 
 
+def test_a_file_that_has_gone_is_left_out_as_the_error_says(root, tmp_path):
+    hook = Hook(on_start={"pack": (root / "masks" / "2.png").unlink})
+    way_out = r"leave them out with --on-error skip \(where files have gone, with --overwrite too\)\.$"
+    with pytest.raises(SourceUnreadable, match=way_out):
+        packed(root / "ids.csv", tmp_path / "out", field=TREES, progress=hook, samples_per_shard=1)
+    with pytest.raises(SourceChanged, match=r"the source has changed since this pack began .*--overwrite"):
+        packed(root / "ids.csv", tmp_path / "out", field=TREES, samples_per_shard=1, on_error="skip")
+    result = packed(root / "ids.csv", tmp_path / "out", field=TREES, samples_per_shard=1, on_error="skip", overwrite=True)
+    assert (result.skipped, result.datasets[0].samples) == (1, 4)
+
+
 def test_a_list_that_changes_between_runs(root, tmp_path):
     packed(root / "ids.csv", tmp_path / "out", field=TREES)
     assert packed(root / "ids.csv", tmp_path / "out", field=TREES).already_packed

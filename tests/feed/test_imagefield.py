@@ -1,0 +1,84 @@
+"""Which images of a dataset are transformed while they are decoded, and what the others are."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import encoded, packed, photo
+from packing import tree
+from torchvision import transforms
+
+import fastfeed
+
+CROP = transforms.Compose([transforms.RandomResizedCrop(12), transforms.PILToTensor()])
+
+
+@pytest.fixture
+def captioned(tmp_path):
+    files: dict[str, Any] = {}
+    for number in range(4):
+        image = photo(number, (40, 30)).convert("L" if number == 2 else "RGB")
+        files |= {f"{number}.jpg": encoded(image), f"{number}.txt": f"photo {number}"}
+    packed(tree(tmp_path / "source", files), tmp_path / "packed")
+    return tmp_path / "packed"
+
+
+def test_a_field_of_dicts_is_transformed_while_it_is_decoded_but_gray_stays_gray(captioned):
+    dataset = fastfeed.open(captioned, {"jpg": CROP, "txt": len}, decode="exact")
+    assert "RandomResizedCrop + PILToTensor done while decoding" in dataset.decoding[0]
+    plain = fastfeed.open(captioned)
+    for at in range(4):
+        torch.manual_seed(at)
+        expected = CROP(plain[at]["jpg"])
+        torch.manual_seed(at)
+        sample = dataset[at]
+        assert torch.equal(sample["jpg"], expected) and sample["txt"] == len(f"photo {at}")
+    assert dataset[2]["jpg"].shape == (1, 12, 12)
+
+
+def test_dicts_are_batched_where_they_lie(captioned):
+    dataset = fastfeed.open(captioned, {"jpg": CROP})
+    batch = next(iter(fastfeed.DataLoader(fastfeed.open(captioned, {"jpg": CROP}).select([0, 1, 3]), 3, num_workers=0, seed=1)))
+    assert list(batch) == ["jpg", "txt"] and batch["jpg"].shape == (3, 3, 12, 12)
+    assert batch["txt"] == ["photo 0", "photo 1", "photo 3"]
+    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):  # as torch says it of gray and RGB
+        list(fastfeed.DataLoader(dataset, 4, num_workers=0))
+
+
+@pytest.mark.parametrize(("options", "why"), [
+    ({"transform": len}, "a function of whole samples"), ({}, "they have no transform"),
+    ({"transform": {"txt": len}}, "they have no transform"),
+    ({"transform": {"jpg": CROP}, "decoders": {"jpg": "rgb"}}, "decoders= names a decoder"),
+    ({"transform": {"jpg": np.asarray}}, "is called as it is"),
+])  # fmt: skip
+def test_why_nothing_is_done_while_decoding(captioned, options, why):
+    assert why in fastfeed.open(captioned, **options).decoding[0]
+    assert fastfeed.open(captioned, fields=["txt"]).decoding == ()
+
+
+def test_two_images_of_a_sample_may_have_to_fit_each_other(tmp_path):
+    files: dict[str, Any] = {}
+    for number in range(2):
+        files |= {f"{number}.jpg": encoded(photo(number)), f"{number}.mask.png": encoded(photo(number).convert("P"), "PNG")}
+    packed(tree(tmp_path / "source", files), tmp_path / "packed")
+    dataset = fastfeed.open(tmp_path / "packed", {"jpg": CROP})
+    assert "jpg, mask.png is one of several images of a sample" in dataset.decoding[0]
+    assert dataset[0]["mask.png"].mode == "P"
+
+
+def test_the_image_is_transformed_before_its_target_as_image_folder_does(tmp_path):
+    source = tree(tmp_path / "photos", {f"{name}/0.jpg": encoded(photo(1, (30, 20))) for name in "ab"})
+    packed(source, tmp_path / "packed")
+    calls: list[str] = []
+
+    def image(given: Any) -> Any:
+        calls.append("image")
+        return given
+
+    def target(given: int) -> int:
+        calls.append("target")
+        return given
+
+    fastfeed.open(tmp_path / "packed", image, target_transform=target)[0]
+    assert calls == ["image", "target"]
