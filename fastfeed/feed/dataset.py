@@ -239,8 +239,9 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
     def _sample(  # noqa: PLR0917
         self, at: int, position: int, members: Iterable[tuple[Place, Any]], recorder: Recorder, decode: Decode | None = None
     ) -> Any:  # noqa: ANN401 - any sample
-        if decode is None and self.images is not None:
-            decode = self.images.decoded
+        if decode is None:
+            images = self.images
+            decode = None if images is None else images.decoded
         with recorder.span("decode", at):
             values = {place.field: self._value(position, place, data, decode) for place, data in members}
             if self._unwritten_class and CLASS_FIELD in self._wanted:

@@ -59,21 +59,23 @@ def test_every_file_of_the_edge_collection_is_equal_or_fails_alike():
 
 # ------------------------------------------------------------------------------------------------ made ones
 SIZES = st.tuples(st.integers(1, 70), st.integers(1, 70))
-JPEGS = st.fixed_dictionaries(
-    {"quality": st.integers(1, 100)},
-    optional={
-        "subsampling": st.sampled_from(["4:4:4", "4:2:2", "4:2:0"]), "progressive": st.booleans(), "optimize": st.just(True),
-        "restart_marker_rows": st.integers(1, 3), "restart_marker_blocks": st.integers(1, 7), "comment": st.binary(max_size=40),
-        "dpi": st.just((72, 72)), "icc_profile": st.binary(min_size=1, max_size=200), "keep_rgb": st.just(True),
-        "exif": st.integers(1, 8).map(lambda turn: oriented(turn)),
-    },
-)  # fmt: skip
 
 
 def oriented(turn: int) -> Image.Exif:
     exif = Image.Exif()
     exif[0x0112] = turn
     return exif
+
+
+JPEGS = st.fixed_dictionaries(
+    {"quality": st.integers(1, 100)},
+    optional={
+        "subsampling": st.sampled_from(["4:4:4", "4:2:2", "4:2:0"]), "progressive": st.booleans(), "optimize": st.just(True),
+        "restart_marker_rows": st.integers(1, 3), "restart_marker_blocks": st.integers(1, 7), "comment": st.binary(max_size=40),
+        "dpi": st.just((72, 72)), "icc_profile": st.binary(min_size=1, max_size=200), "keep_rgb": st.just(True),
+        "exif": st.integers(1, 8).map(oriented),
+    },
+)  # fmt: skip
 
 
 @settings(max_examples=150, deadline=None)
@@ -174,7 +176,8 @@ def test_bytes_cut_off_put_in_or_made_markers(kind, images, draw):
     what = draw.draw(st.sampled_from(["cut", "cut and ended", "added", "put in", "left out", "marker"]))
     some = draw.draw(st.binary(min_size=1, max_size=20))
     data = {
-        "cut": data[:at], "cut and ended": data[:at] + b"\xff\xd9", "added": data + some, "put in": data[:at] + some + data[at:],
+        "cut": data[:at], "cut and ended": data[:at] + b"\xff\xd9", "added": data + some,
+        "put in": data[:at] + some + data[at:],
         "left out": data[:at] + data[at + len(some) :], "marker": data[:at] + b"\xff" + some[:1] + data[at + 2 :],
     }[what]  # fmt: skip
     if decoded_pixels(data) < 1 << 22:
@@ -206,8 +209,10 @@ def convert(image: Image.Image) -> Image.Image:
 PECULIAR = {
     "short JFIF": (0xE0, b"JFIF\0"), "short Adobe": (0xEE, b"Adobe"), "short ICC": (0xE2, b"ICC_PROFILE\0"),
     "broken MPF": (0xE2, b"MPF\0" + bytes(30)), "broken Photoshop": (0xED, b"Photoshop 3.0\x008BIM\x03\xed\xff"),
-    "short Photoshop": (0xED, b"Photoshop 3.0\x008BIM"), "empty APP0": (0xE0, b""), "empty table": (0xDB, b""),
-    "short table": (0xDB, bytes(20)), "broken EXIF": (0xE1, b"Exif\0\0" + bytes(20)), "16-bit table": (0xDB, b"\x17" + bytes(range(1, 129))),
+    "short Photoshop": (0xED, b"Photoshop 3.0\x008BIM"),
+    "empty APP0": (0xE0, b""), "empty table": (0xDB, b""),
+    "short table": (0xDB, bytes(20)), "broken EXIF": (0xE1, b"Exif\0\0" + bytes(20)),
+    "16-bit table": (0xDB, b"\x17" + bytes(range(1, 129))),
 }  # fmt: skip
 
 

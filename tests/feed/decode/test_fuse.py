@@ -100,9 +100,10 @@ def test_lists_and_tensors_that_change_in_place_are_seen():
     recipe = read(transform)
     size[0] = 10
     assert not recipe.is_current()
-    recipe = read(v2.RandomResizedCrop(9))
-    assert recipe.is_current() and recipe.whole is not None
-    recipe.whole._log_ratio = torch.zeros(2)
+    crop = v2.RandomResizedCrop(9)
+    recipe = read(crop)
+    assert recipe.is_current()
+    crop._log_ratio = torch.zeros(2)
     assert not recipe.is_current()
 
 

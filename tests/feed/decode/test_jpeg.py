@@ -88,8 +88,10 @@ def test_several_scans_are_not_cut():
 
 @pytest.mark.parametrize(("data", "word"), [
     (lambda: jpeg(mode="CMYK"), "CMYK"), (lambda: by_cjpeg("-arithmetic"), "only Pillow knows"),
-    (lambda: jpeg()[:2], "no scan"), (lambda: jpeg()[:100], "damaged header"), (lambda: jpeg()[:20] + b"x" + jpeg()[20:], "between markers"),
-    (lambda: with_segment(jpeg(), 0xC0, b"\x0c" + bytes(20)), "not 8 bits"), (lambda: with_segment(jpeg(), 0xD8, b""), "damaged header"),
+    (lambda: jpeg()[:2], "no scan"), (lambda: jpeg()[:100], "damaged header"),
+    (lambda: jpeg()[:20] + b"x" + jpeg()[20:], "between markers"),
+    (lambda: with_segment(jpeg(), 0xC0, b"\x0c" + bytes(20)), "not 8 bits"),
+    (lambda: with_segment(jpeg(), 0xD8, b""), "damaged header"),
     (lambda: with_segment(jpeg(), 0xC0, b""), "damaged header"), (lambda: without_height(jpeg()), "size not in the header"),
 ], ids=range(9))  # fmt: skip
 def test_odd_files(data, word):
@@ -134,10 +136,10 @@ def test_rows_that_do_not_fit_the_file_are_odd():
 def test_what_the_decoder_warns_of_is_odd():
     data = bytearray(jpeg((70, 90)))
     data[len(data) // 2 : len(data) // 2 + 2] = b"\xff\xd9"
-    header = read_header(data)
+    header = read_header(memoryview(data))
     with pytest.raises(Odd, match="warns"):
-        decode(data, header, 0, 90, "RGB")
-    assert np.array_equal(decode(data, header, 0, 8, "RGB").pixels()[:8], pillows(data)[:8])
+        decode(memoryview(data), header, 0, 90, "RGB")
+    assert np.array_equal(decode(memoryview(data), header, 0, 8, "RGB").pixels()[:8], pillows(data)[:8])
 
 
 def test_memory_is_used_again_unless_it_is_kept():
@@ -166,7 +168,7 @@ def test_each_thread_has_memory_of_its_own():
 
 def test_the_memory_of_a_large_image_is_given_back():
     large = encoded(Image.new("L", (6000, 4000)), "JPEG")
-    assert 6000 * 4000 * 3 > KEPT_BYTES
+    assert KEPT_BYTES < 6000 * 4000 * 3
     found = decode(large, read_header(large), 0, 4000, "RGB")
     small = jpeg((64, 48))
     assert decode(small, read_header(small), 0, 48, "RGB").memory.nbytes <= KEPT_BYTES

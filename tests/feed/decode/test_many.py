@@ -7,6 +7,7 @@ import torchvision.transforms as v1
 from fusing import assert_same, counted, fused, jpeg, numbers, unfused
 from helpers import encoded, photo
 from loading import equal
+from PIL.Image import Transpose
 
 import fastfeed
 from fastfeed.feed.decode import jpeg as decoder
@@ -26,9 +27,7 @@ def test_without_a_dataset_it_is_a_list_of_results():
     assert fastfeed.Views()(photo()) == []
 
 
-@pytest.mark.parametrize(
-    "views", [fastfeed.Views(CROP, CROP), fastfeed.Views(COLOURS, CROP, COLOURS)], ids=range(2)
-)
+@pytest.mark.parametrize("views", [fastfeed.Views(CROP, CROP), fastfeed.Views(COLOURS, CROP, COLOURS)], ids=range(2))
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_rows": 1}], ids=str)
 def test_they_are_equal(views, options):
     data = jpeg((80, 300), **options)
@@ -104,10 +103,10 @@ def test_a_sketch_knows_the_rows_and_does_the_same_later():
     sketch.crop(Box(10, 0, 50, 80))
     sketch.crop(Box(5, 0, 20, 40))
     assert (sketch.top, sketch.bottom, sketch.height, sketch.width) == (15, 35, 20, 40)
-    sketch.flip(1)
+    sketch.flip(Transpose.ROTATE_90)
     sketch.crop(Box(2, 0, 3, 3))
     sketch.resize(7, 8, None)
     assert (sketch.top, sketch.bottom, sketch.height, sketch.width) == (15, 35, 7, 8)
     assert done == []
     sketch.draw_on(Noted())
-    assert done == [(Box(10, 0, 50, 80),), (Box(5, 0, 20, 40),), (1,), (Box(2, 0, 3, 3),), (7, 8, None)]
+    assert done == [(Box(10, 0, 50, 80),), (Box(5, 0, 20, 40),), (Transpose.ROTATE_90,), (Box(2, 0, 3, 3),), (7, 8, None)]

@@ -35,7 +35,7 @@ class Talks(Preset):
     """It does more than hand its image on."""
 
     def __call__(self, img: Any) -> Any:
-        print(end="")
+        self.last = img.size
         return self.transforms(img)
 
 
@@ -124,7 +124,7 @@ TORCHVISION = {
 NORMALIZE = v1.Normalize((0.481, 0.458, 0.408), (0.269, 0.261, 0.276))
 OPEN_CLIP = {
     "open_clip, train": (
-        v1.Compose([v1.RandomResizedCrop(96, scale=(0.9, 1.0), interpolation=BICUBIC), _convert_to_rgb, v1.ToTensor(), NORMALIZE]),
+        v1.Compose([v1.RandomResizedCrop(96, (0.9, 1.0), interpolation=BICUBIC), _convert_to_rgb, v1.ToTensor(), NORMALIZE]),
         ["RandomResizedCrop", "_convert_to_rgb", "ToTensor", "Normalize"], [],
     ),
     "open_clip, train with colours": (
@@ -160,7 +160,9 @@ MANY = {
     ),
     "one that is not known": (fastfeed.Views(view(48, 0.1, 0.2), v1.Grayscale()), [[*CROP, "ToTensor", "Normalize"], []]),
     "one that may not fit": (
-        fastfeed.Views(v1.Compose([v1.RandomResizedCrop(40), v1.RandomCrop(48, pad_if_needed=True), v1.ToTensor()]), view(32, 0.1, 1)),
+        fastfeed.Views(
+            v1.Compose([v1.RandomResizedCrop(40), v1.RandomCrop(48, pad_if_needed=True), v1.ToTensor()]), view(32, 0.1, 1)
+        ),
         [["RandomResizedCrop", "RandomCrop", "ToTensor"], [*CROP, "ToTensor", "Normalize"]],
     ),
 }  # fmt: skip
@@ -217,7 +219,7 @@ def test_many_views_of_one_decode(name):
 
 
 RRCI = "RandomResizedCropAndInterpolation"
-TIMM = {
+TIMM: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
     "train": ({"is_training": True}, [RRCI, "RandomHorizontalFlip"], ["ColorJitter", "MaybeToTensor", "Normalize"]),
     "train, no colours": (
         {"is_training": True, "color_jitter": None}, [RRCI, "RandomHorizontalFlip", "MaybeToTensor", "Normalize"], [],
@@ -231,7 +233,8 @@ TIMM = {
         [RRCI, "RandomHorizontalFlip"], ["RandAugment", "MaybeToTensor", "Normalize"],
     ),
     "train, prefetcher": (
-        {"is_training": True, "color_jitter": None, "use_prefetcher": True}, [RRCI, "RandomHorizontalFlip", "MaybePILToTensor"], [],
+        {"is_training": True, "color_jitter": None, "use_prefetcher": True},
+        [RRCI, "RandomHorizontalFlip", "MaybePILToTensor"], [],
     ),
     "train, random erasing": (
         {"is_training": True, "color_jitter": None, "re_prob": 0.5},
