@@ -10,7 +10,7 @@ from fusing import jpeg, noisy, unfused
 from helpers import encoded, packed
 from loading import equal, seed_all
 from PIL import Image
-from torch.utils.data import default_collate
+from torch.utils.data import Subset, default_collate
 
 import fastfeed
 from fastfeed.errors import DecodeError
@@ -50,7 +50,8 @@ def test_content_decides_and_a_broken_file_has_its_place(files):
 
 def test_what_goes_through_pillow_is_counted(files):
     path, _ = files
-    loader = fastfeed.DataLoader(fastfeed.open(path, TRAIN), batch_size=1, num_workers=0, on_error="skip", force_on_error=True)
+    sound = Subset(fastfeed.open(path, TRAIN), [0, 1, 2, 4, 5])
+    loader = fastfeed.DataLoader(sound, batch_size=2, num_workers=0)
     assert sum(len(target) for _, target in loader) == 5
     counters = {name: count for name, count in loader.stats().counters.items() if "Pillow" in name}
     assert counters == {"images decoded by Pillow: no JPEG": 2, "images decoded by Pillow: CMYK or other colours": 1}
