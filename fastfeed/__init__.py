@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
         WorkerDied,
     )
     from fastfeed.feed.dataset import PackedDataset
+    from fastfeed.feed.decode.many import Views
     from fastfeed.feed.loader import DataLoader
     from fastfeed.feed.opening import open
     from fastfeed.feed.standin import install, uninstall
@@ -47,6 +48,7 @@ _HOMES = {
     "UnpackResult": "packer.result",
     "UsageError": "errors",
     "VerifyResult": "packer.verify",
+    "Views": "feed.decode.many",
     "WorkerDied": "errors",
     "index_tars": "source.tarindex",
     "info": "archive.summary",
@@ -75,6 +77,7 @@ __all__ = [
     "UnpackResult",
     "UsageError",
     "VerifyResult",
+    "Views",
     "WorkerDied",
     "__version__",
     "index_tars",

@@ -18,6 +18,7 @@ from fastfeed.errors import DecodeError, ManifestDamaged, NoClasses, UsageError
 from fastfeed.feed import fields as registry
 from fastfeed.feed import select
 from fastfeed.feed.columns import Columns
+from fastfeed.feed.decode.arrays import as_function
 from fastfeed.feed.decode.images import DECODES, Begun, is_colour_jpeg
 from fastfeed.feed.decode.whole import WRITTEN
 from fastfeed.feed.extra import Extra, join
@@ -237,8 +238,9 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
     def _sample(  # noqa: PLR0917
         self, at: int, position: int, members: Iterable[tuple[Place, Any]], recorder: Recorder, decode: Decode | None = None
     ) -> Any:  # noqa: ANN401 - any sample
-        if decode is None and self.images is not None:
-            decode = self.images.decoded
+        if decode is None:
+            images = self.images
+            decode = None if images is None else images.decoded
         with recorder.span("decode", at):
             values = {place.field: self._value(position, place, data, decode) for place, data in members}
             if self._unwritten_class and CLASS_FIELD in self._wanted:
@@ -359,4 +361,4 @@ def _called(transform: Any, value: Any) -> Any:  # noqa: ANN401 - any value
     """A transformed value; where its first steps were done while decoding, the others are done."""
     if value is WRITTEN:
         return value
-    return value.finished() if type(value) is Begun else transform(value)
+    return value.finished() if type(value) is Begun else as_function(transform)(value)

@@ -6,7 +6,9 @@ version: where it draws otherwise, torchvision's own function is called (`drawn_
 """
 
 import math
+import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -85,29 +87,52 @@ def asked(get_params: Callable[[Any, Any, Any], Any], scale: Any, ratio: Any) ->
     return lambda height, width: Box(*get_params(stand_in(height, width), scale, ratio))
 
 
-def drawn_box(get_params: Callable[[Any, Any, Any], Any], scale: Any, ratio: Any) -> Draw:  # noqa: ANN401 - as the step has them
-    """What draws as torchvision's get_params does: ours, where it draws the same from the same states; else that itself.
+def drawn_box(theirs: Draw, scale: Sequence[float], ratio: Sequence[float]) -> Draw:
+    """What draws as torchvision does: ours, where it draws the same from the same states; else theirs.
 
     Args:
-        get_params: RandomResizedCrop.get_params of the installed torchvision.
+        theirs: Asks the step itself.
         scale: As the step has it.
         ratio: As the step has it.
+
+    Raises:
+        Exception: What the step itself raises.
     """
-    theirs = asked(get_params, scale, ratio)
-    try:
+    ours: Draw | None = None
+    with suppress(TypeError, ValueError, RuntimeError):  # a scale or ratio that only its own function understands
         ours = RandomBox(scale, ratio)
-    except (TypeError, ValueError):  # a scale or ratio that only its own function understands
-        return theirs
     state = torch.get_rng_state()
     try:  # the user's own random numbers stay as they are
-        for seed, (height, width) in enumerate(((375, 500), (500, 375), (1, 1), (7, 900), (640, 3))):
-            ends = []
-            for draw in (ours, theirs):
-                torch.default_generator.manual_seed(seed)
-                ends.append((draw(height, width), torch.get_rng_state()))
-            (one, after_one), (other, after_other) = ends
-            if one != other or not torch.equal(after_one, after_other):
-                return theirs
+        same = [_drawn(theirs, *one) == (None if ours is None else _drawn(ours, *one)) for one in enumerate(_SIZES)]
     finally:
         torch.set_rng_state(state)
-    return ours
+    return theirs if ours is None or not all(same) else ours
+
+
+_SIZES = ((375, 500), (500, 375), (1, 1), (7, 900), (640, 3))
+
+
+def _drawn(draw: Draw, seed: int, size: tuple[int, int]) -> tuple[Box, bytes]:
+    """A part, and the state of the generator afterwards."""
+    torch.default_generator.manual_seed(seed)
+    return draw(*size), torch.get_rng_state().numpy().tobytes()
+
+
+class States:
+    """The random numbers' states, to go back to where what was drawn comes to nothing.
+
+    Args:
+        python: Whether numbers of the module random may be drawn too.
+    """
+
+    __slots__ = ("_python", "_torch")
+
+    def __init__(self, *, python: bool) -> None:
+        self._torch = torch.get_rng_state()
+        self._python = random.getstate() if python else None
+
+    def restore(self) -> None:
+        """Go back."""
+        torch.set_rng_state(self._torch)
+        if self._python is not None:
+            random.setstate(self._python)

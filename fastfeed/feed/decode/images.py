@@ -1,6 +1,7 @@
 """What a dataset does with an image field: its transform read once, and done for each image, alone or into a batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,9 +9,13 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastfeed.feed.decode import fuse
+from fastfeed.feed.decode import fuse, steps
 from fastfeed.feed.decode.checked import why_pillow
+from fastfeed.feed.decode.draws import States
+from fastfeed.feed.decode.fuse import Recipe
 from fastfeed.feed.decode.jpeg import Odd, Rows, read_header
+from fastfeed.feed.decode.known import TIMM, path_of
+from fastfeed.feed.decode.many import Sketch
 from fastfeed.feed.decode.picture import HAS_SIMD, Picture
 from fastfeed.feed.decode.whole import WRITTEN
 
@@ -20,7 +25,8 @@ DECODES = ("auto", "exact", "close")
 class Begun(NamedTuple):
     """An image on which the first steps of a transform are done."""
 
-    image: Image.Image
+    image: Any
+    """What the first of the others takes."""
     rest: tuple[Callable[[Any], Any], ...]
     """The others."""
 
@@ -61,32 +67,57 @@ class Images:
         self._levels: NDArray[Any] | None = None
         self._dtype: torch.dtype | None = None
         self._default = torch.get_default_dtype()
-        if self.recipe.to_tensor and not self.recipe.tail and self.recipe.shape is not None:
+        self._python = any(path.startswith(TIMM) for path in _paths(self.recipe))
+        self._shows_image = self.recipe.shows_image
+        if (self.recipe.to_tensor or self.recipe.moved) and not self.recipe.tail and self.recipe.shape is not None:
             self._learn_levels()
 
     def is_of(self, transform: object) -> bool:
         """Whether it is of this transform, as it is now."""
         known = self.recipe.whole is transform and self.recipe.is_current()
-        return known and (self._dtype is None or torch.get_default_dtype() is self._default)
+        return known and torch.get_default_dtype() is self._default
 
     # ------------------------------------------------------------------------------------------------ one by one
     def decoded(self, data: bytes | memoryview, rows: Rows | None = None) -> "Begun":
         """The image of a file, with what is done while decoding.
 
+        Where it raises, no random number was drawn, as if the image had been decoded first.
+
         Raises:
             Exception: What Pillow raises.
         """
-        picture, number = self._fused(data, rows)
-        return Begun(picture.image(), (*(one.own for one in self.recipe.fused[number:]), *self.recipe.rest))
-
-    def _fused(self, data: bytes | memoryview, rows: Rows | None) -> tuple[Picture, int]:
-        """The picture, and how many of the fused steps were done: others do not fit it, and are the user's own to do."""
+        states = States(python=self._python)
         picture = Picture.of(data, rows, close=self.close, pillow=why_pillow())
-        for number, one in enumerate(self.recipe.fused):
-            if not one.step.fits(picture):
-                return picture, number
-            one.step(picture)
-        return picture, len(self.recipe.fused)
+        try:
+            if self.recipe.views:
+                return self._views(picture, states)
+            if self.recipe.arrays is not None:
+                pixels, rest = self.recipe.arrays.begun(picture)
+                return Begun(pixels, (rest,))
+            return self._begun(picture, _done(self.recipe, picture))
+        except Exception:
+            states.restore()
+            raise
+
+    def _begun(self, picture: Picture, number: int) -> "Begun":
+        """Of a picture on which so many of the fused steps were done: others do not fit it, and are the user's own to do."""
+        image = picture.image()
+        if self._shows_image and not image.info:
+            image.info = picture.info()
+        return Begun(image, self.recipe.behind(number))
+
+    def _views(self, picture: Picture, states: States) -> "Begun":
+        """Views of a picture, which is decoded now; what they are made of is copied from it."""
+        recipes = self.recipe.views
+        if not any(recipe.tail for recipe in recipes):
+            sketches = [Sketch(picture.height, picture.width) for _ in recipes]
+            numbers = [_done(recipe, sketch) for recipe, sketch in zip(recipes, sketches, strict=True)]
+            if all(number == len(recipe.fused) for number, recipe in zip(numbers, recipes, strict=True)):
+                picture.shared(min(sketch.top for sketch in sketches), max(sketch.bottom for sketch in sketches))
+                return Begun(picture, (partial(_finished, recipes, sketches),))
+            states.restore()
+        picture.shared(0, picture.height)
+        return Begun(picture, (partial(_each, recipes),))
 
     # ------------------------------------------------------------------------------------------------ batches
     @property
@@ -111,11 +142,17 @@ class Images:
         Raises:
             Exception: What Pillow raises.
         """
-        picture, number = self._fused(data, rows)
-        if number == len(self.recipe.fused):
-            picture.write(out, self._levels)
-            return WRITTEN
-        return Begun(picture.image(), (*(one.own for one in self.recipe.fused[number:]), *self.recipe.rest))
+        states = States(python=self._python)
+        picture = Picture.of(data, rows, close=self.close, pillow=why_pillow())
+        try:
+            number = _done(self.recipe, picture)
+            if number == len(self.recipe.fused):
+                picture.write(out, self._levels)
+                return WRITTEN
+            return self._begun(picture, number)
+        except Exception:
+            states.restore()
+            raise
 
     def _learn_levels(self) -> None:
         """What the steps behind the picture make of each level of each channel, by asking them.
@@ -125,7 +162,7 @@ class Images:
         ramp = np.repeat(np.arange(256, dtype=np.uint8)[None, :, None], 3, axis=2)
         found: Any = Image.fromarray(ramp)
         try:
-            for own in self.recipe.to_tensor:
+            for own in (*self.recipe.moved, *self.recipe.to_tensor):
                 found = own(found)
             levels = found.numpy()[:, 0, :]
         except Exception:  # noqa: BLE001 - the user's own steps: whatever they raise, they raise when a sample is made
@@ -155,6 +192,12 @@ class Images:
         return tuple(lines)
 
     def _kernel(self) -> str:
+        """What resizes."""
+        recipes = self.recipe.views or (self.recipe,)
+        if self.recipe.arrays is not None:
+            return "decoding: albumentations resizes"
+        if all(recipe.moved for recipe in recipes):
+            return "decoding: exact; torchvision's kernel for tensors resizes"
         mode = "close" if self.close else "exact"
         reason = f'decode="{self._decode}"'
         if self._decode == "auto":
@@ -164,3 +207,40 @@ class Images:
         if self.close:
             return f"decoding: {mode} ({reason}); torch's antialiased kernel resizes where bilinear is asked for, else Pillow"
         return f"decoding: {mode} ({reason}); Pillow resizes"
+
+
+def _paths(recipe: Recipe) -> Iterator[str]:
+    """Of all that is fused."""
+    for one in recipe.fused:
+        yield path_of(one.own)
+    for view in recipe.views:
+        yield from _paths(view)
+
+
+def _done(recipe: Recipe, picture: steps.Picture) -> int:
+    """Do the fused steps; how many were done until one does not fit."""
+    for number, one in enumerate(recipe.fused):
+        if not one.step.fits(picture):
+            return number
+        one.step(picture)
+    return len(recipe.fused)
+
+
+def _finished(recipes: Sequence[Recipe], sketches: Sequence[Sketch], picture: Picture) -> list[Any]:
+    """The views whose random numbers have been drawn."""
+    views = []
+    for recipe, sketch in zip(recipes, sketches, strict=True):
+        part = picture.again()
+        sketch.draw_on(part)
+        views.append(Begun(part.image(), recipe.behind(len(recipe.fused))).finished())
+    return views
+
+
+def _each(recipes: Sequence[Recipe], picture: Picture) -> list[Any]:
+    """The views, each with its random numbers."""
+    views = []
+    for recipe in recipes:
+        part = picture.again()
+        number = _done(recipe, part)
+        views.append(Begun(part.image(), recipe.behind(number)).finished())
+    return views

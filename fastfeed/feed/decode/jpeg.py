@@ -14,6 +14,7 @@ What libjpeg-turbo would decode with a warning is not decoded here: Pillow decid
 Source: ITU-T T.81 annex B (markers), B.2.4.4 (restart intervals) and F.1.2.1.3 (their numbers).
 """
 
+import re
 import threading
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -34,15 +35,22 @@ _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _FRAMES = frozenset({_BASELINE, _EXTENDED, _PROGRESSIVE})
 _OTHER_FRAMES = frozenset({0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF})
 """Lossless, hierarchical, arithmetic: Pillow decides about them."""
-_SOS, _EOI, _RST0 = 0xDA, 0xD9, 0xD0
-_TABLES = frozenset({0xC4, 0xDB, 0xDD, 0xFE, *range(0xE0, 0xF0)})
+_SOS, _EOI, _RST0, _DRI = 0xDA, 0xD9, 0xD0, 0xDD
+_TABLES = frozenset({0xC4, 0xDB, 0xFE, *range(0xE0, 0xF0)})
 """Segments that may stand before a scan: Huffman and quantisation tables, restart interval, comment, applications' own."""
+_READ_BY_PILLOW = {0xE0: (7, b"?"), 0xE2: (14, b"MPF\0"), 0xED: (0, b"Photoshop 3.0\0"), 0xEE: (7, b"?")}
+"""JFIF, MPF and ICC, Photoshop, Adobe: bytes that Pillow wants in such a segment, and the beginning of those that it looks into
+further, where it may find something wrong."""
+_BEGINNING = 14
+_LEAST_SCAN = 6
 _MARK = 0xFF
 _GRAY, _COLOUR = 1, 3
 _BITS = 8
 _RESTARTS = 8
-_HARMLESS = "extraneous bytes before marker 0xd9"
-"""What the decoder says of the rows that a smaller height left over."""
+_HARMLESS = re.compile("extraneous bytes before marker 0xd[0-79]")
+"""What the decoder says of the rows that a smaller height left over. It tells its first warning: there was none before."""
+_OTHER_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+"""In a scan, a marker that is no restart."""
 
 
 class Header(NamedTuple):
@@ -60,6 +68,10 @@ class Header(NamedTuple):
     """One channel."""
     cuttable: bool
     """One interleaved sequential scan, so that decoding can stop at any row."""
+    restarts: bool
+    """There may be restart markers in the scan."""
+    peculiar: bool
+    """Pillow reads more of its markers than a decoder needs, and may refuse them."""
 
 
 class Odd(Exception):
@@ -75,20 +87,31 @@ def read_header(data: bytes | memoryview) -> Header:
     Raises:
         Odd: Other decoders know more of it: CMYK, 12 bits, arithmetic coding, lossless, a damaged header.
     """
-    frame = kind = components = mcu_rows = 0
+    frame = kind = components = mcu_rows = interval = 0
+    peculiar = False
     for marker, body, length in _segments(data):
-        if marker in _FRAMES:
+        if marker in _READ_BY_PILLOW:
+            peculiar = peculiar or _is_peculiar(marker, bytes(data[body : body + _BEGINNING]), length - 2)
+        elif marker in _FRAMES:
             frame, kind = body, marker
             components, mcu_rows = _frame(data, body, length)
-        elif marker == _SOS and frame:
+        elif marker == _SOS and frame and length > _LEAST_SCAN:
             height, width = (data[frame + 1] << 8) | data[frame + 2], (data[frame + 3] << 8) | data[frame + 4]
             if not height or not width:
                 raise Odd("size not in the header")
-            cuttable = kind != _PROGRESSIVE and data[body] == components
-            return Header(width, height, mcu_rows, frame + 1, body - 2 + length, components == _GRAY, cuttable)
+            scan, gray, cuttable = body - 2 + length, components == _GRAY, kind != _PROGRESSIVE and data[body] == components
+            return Header(width, height, mcu_rows, frame + 1, scan, gray, cuttable, interval > 0, peculiar)
+        elif marker == _DRI:
+            interval = int.from_bytes(data[body : body + length - 2])
         elif marker not in _TABLES:
             raise Odd("coding that only Pillow knows" if marker in _OTHER_FRAMES else "damaged header")
     raise Odd("no scan")
+
+
+def _is_peculiar(marker: int, beginning: bytes, size_bytes: int) -> bool:
+    """Whether it may be a segment that Pillow refuses, though no decoder would: a short one, or one that it looks into."""
+    least_bytes, looked_into = _READ_BY_PILLOW[marker]
+    return size_bytes < least_bytes or beginning.startswith(looked_into)
 
 
 def _segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
@@ -102,13 +125,15 @@ def _segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
             at += 1
             continue
         length = (data[at + 2] << 8) | data[at + 3]
+        if at + 2 + length > size or length < 2:  # noqa: PLR2004 - the two bytes that say it
+            raise Odd("damaged header")
         yield marker, at + 4, length
         at += 2 + length
 
 
 def _frame(data: bytes | memoryview, body: int, length: int) -> tuple[int, int]:
     """Components, and pixel rows in a row of MCUs."""
-    if body + length > len(data) or length < _BITS:
+    if length < _BITS:
         raise Odd("damaged header")
     if data[body] != _BITS:
         raise Odd("not 8 bits a channel")
@@ -135,6 +160,11 @@ class _Scratch(threading.local):
         if self.memory.nbytes < size_bytes:
             self.memory = np.empty(min(KEPT_BYTES, size_bytes + size_bytes // 2), dtype=np.uint8)
         return self.memory
+
+    def leave(self, memory: NDArray[np.uint8]) -> None:
+        """This memory is somebody's now."""
+        if memory is self.memory:
+            self.memory = np.empty(0, dtype=np.uint8)
 
 
 _SCRATCH = _Scratch()
@@ -177,7 +207,7 @@ def decode(  # noqa: PLR0917
         cut, first, height = _cut_rows(data, header, top, bottom, rows)
         return _run(cut, header.width, height, first, colours)
     height = _least_height(header, bottom)
-    if height == header.height or not header.cuttable or not _ends(data):
+    if height == header.height or not header.cuttable or not _ends(data, header):
         return _run(data, header.width, header.height, 0, colours)
     at = header.height_at
     part: memoryview | bytearray = data if isinstance(data, memoryview) and not data.readonly else bytearray(data)
@@ -188,15 +218,28 @@ def decode(  # noqa: PLR0917
         part[at : at + 2] = header.height.to_bytes(2, "big")
 
 
+def keep(decoded: Decoded) -> None:
+    """These rows are not overwritten when this thread decodes the next image."""
+    _SCRATCH.leave(decoded.memory)
+
+
 def _least_height(header: Header, bottom: int) -> int:
     """Rows to decode so that those above bottom are right: whole MCU rows, and one more."""
     rows = header.mcu_rows
     return min(header.height, (-(-bottom // rows) + 1) * rows)
 
 
-def _ends(data: bytes | memoryview) -> bool:
-    """Whether the end marker is there. A file that was cut off is Pillow's to refuse, whichever rows are asked for."""
-    return data[-2:] == b"\xff\xd9"
+def _ends(data: bytes | memoryview, header: Header) -> bool:
+    """Whether the end marker is there. A file that was cut off is Pillow's to refuse, whichever rows are asked for.
+
+    Of a marker that is no business of a scan the decoder tells, but not behind a restart that was left over.
+    """
+    if data[-2:] != b"\xff\xd9":
+        return False
+    if not header.restarts:
+        return True
+    found = _OTHER_MARKER.search(data, header.scan)
+    return found is not None and found.start() == len(data) - 2
 
 
 def _cut_rows(  # noqa: PLR0917
@@ -204,6 +247,8 @@ def _cut_rows(  # noqa: PLR0917
 ) -> tuple[bytearray, int, int]:  # fmt: skip
     """A JPEG of the rows that are needed, which row its first one is, and its height."""
     step, last = header.mcu_rows, len(rows) - 2
+    if int(rows[0]) != header.scan or last + 1 != -(-header.height // step) or int(rows[-1]) + 2 > len(data):
+        raise Odd("rows of another file")
     above, below = max(0, top // step - 1), min(last, -(-bottom // step))
     start, stop = int(rows[above]), int(rows[below + 1])
     head = int(rows[0])
@@ -230,7 +275,7 @@ def _run(  # noqa: PLR0917
         # The exact inverse transform and upsampling, which are what Pillow asks for.
         found = simplejpeg.decode_jpeg(data, colours, fastdct=False, fastupsample=False, buffer=memory, strict=True)
     except ValueError as error:
-        if not stops_early or _HARMLESS not in str(error):
+        if not stops_early or not _HARMLESS.search(str(error)):
             raise Odd("the decoder warns") from error
     else:
         if found.shape[:2] != (height, width):

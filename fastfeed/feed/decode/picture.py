@@ -2,10 +2,15 @@
 
 Two kernels resize. Pillow's own: what torchvision does to a Pillow image, bit for bit. And, for decode="close" and bilinear,
 torch's antialiased one for bytes, in a quarter of the time; it rounds its weights otherwise, by at most 2 levels. Pillow-SIMD's
-is faster than both: where that is installed, it is used for both.
+is faster than both: where that is installed, it is used for both. Transforms that resize tensors bring torchvision's kernel.
+
+Memory of one image of n pixels while it is decoded: its file, 3 bytes for each pixel of the rows that are needed (at most 3n),
+and 4 for each pixel of the part where Pillow resizes it; results besides. Through Pillow, which decodes all: 4n, and as much
+again for converting it to RGB, and for a crop 4 for each of its pixels.
 """
 
 import io
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -17,20 +22,25 @@ from PIL.Image import Resampling, Transpose
 
 from fastfeed.feed.decode import jpeg
 from fastfeed.feed.decode.draws import Box
-from fastfeed.feed.decode.jpeg import Header, Odd, Rows
+from fastfeed.feed.decode.jpeg import Decoded, Header, Odd, Rows
 from fastfeed.feed.fields import decode_rgb
 from fastfeed.trace import count
 
 Pixels = NDArray[np.uint8]
 """uint8, shape (height, width, 3 or 4)."""
+TensorKernel = Callable[[torch.Tensor, list[int]], torch.Tensor]
+"""Resizes uint8 of shape (3, height, width) to [height, width]."""
+Kernel = Resampling | TensorKernel
 
 HAS_SIMD = ".post" in PIL.__version__
 """Whether Pillow is Pillow-SIMD, whose versions are Pillow's with a number of its own behind them."""
 _FOR_PILLOW: jpeg.Colours = "RGBX" if HAS_SIMD else "RGB"
 """Pillow-SIMD resizes four channels as fast as three, and takes memory of four as it is. Pillow takes longer for four."""
 _PLANES = "RGB"
+_MODES = {3: "RGB", 4: "RGBX"}
 _ANY = 1 << 62
 _NO_PIXELS: Pixels = np.empty((0, 0, 3), dtype=np.uint8)
+_NO_LINES: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
 
 
 class Picture:
@@ -47,7 +57,7 @@ class Picture:
         width: Likewise.
     """
 
-    __slots__ = ("_box", "_close", "_data", "_header", "_image", "_lines", "_pixels", "_rows", "height", "width")
+    __slots__ = ("_box", "_close", "_data", "_given", "_header", "_image", "_lines", "_pixels", "_rows", "height", "width")
 
     def __init__(self, data: bytes | memoryview, header: Header, rows: Rows | None, *, close: bool) -> None:
         self._data, self._header, self._rows, self._close = data, header, rows, close
@@ -56,8 +66,11 @@ class Picture:
         """The part that is left, until it is decoded. Then the picture is one of the next two."""
         self._image: Image.Image | None = None
         self._pixels: Pixels = _NO_PIXELS
-        self._lines: NDArray[np.uint8] = _NO_PIXELS
-        """Four channels as they were decoded: flat, from the first pixel on, whole lines of the decoded image."""
+        self._lines: NDArray[np.uint8] = _NO_LINES
+        """The pixels as they were decoded: flat, from the first one on, whole lines of the decoded image. Empty where they are
+        others since."""
+        self._given: Decoded | None = None
+        """The rows that it needs, where they were decoded before."""
 
     @classmethod
     def of(cls, data: bytes | memoryview, rows: Rows | None = None, *, close: bool, pillow: str | None = None) -> Self:
@@ -80,16 +93,18 @@ class Picture:
             header = jpeg.read_header(data)
         except Odd as odd:
             return cls._of_pillow(data, odd)
-        if header.width * header.height > (Image.MAX_IMAGE_PIXELS or _ANY):
+        if header.peculiar or header.width * header.height > (Image.MAX_IMAGE_PIXELS or _ANY):
             with Image.open(io.BytesIO(data)):
-                """Pillow warns of an image as large as this, or refuses it."""
+                """Pillow may refuse it, or warn of its size."""
         return cls(data, header, rows, close=close)
 
     @classmethod
     def _of_pillow(cls, data: bytes | memoryview, odd: Odd) -> Self:
         image = _by_pillow(data, odd)
         width, height = image.size
-        picture = cls(b"", Header(width, height, 8, 0, 0, gray=False, cuttable=False), None, close=False)
+        picture = cls(
+            b"", Header(width, height, 8, 0, 0, gray=False, cuttable=False, restarts=False, peculiar=False), None, close=False
+        )
         picture._box, picture._image = None, image
         return picture
 
@@ -102,20 +117,31 @@ class Picture:
         elif self._image is not None:
             self._image = self._image.crop((left, top, left + width, top + height))
         else:
-            self._pixels = self._pixels[top : top + height, left : left + width]
+            self._now(self._pixels[top : top + height, left : left + width])
         self.height, self.width = height, width
 
-    def resize(self, height: int, width: int, resampling: Resampling) -> None:
+    def resize(self, height: int, width: int, kernel: Kernel) -> None:
         """Make it this size; nothing is done to one that has it, as in torchvision."""
         if (height, width) == (self.height, self.width):
             return
-        by_torch = self._close and resampling is Resampling.BILINEAR and not HAS_SIMD
-        image = self._decoded("RGB" if by_torch else _FOR_PILLOW)
-        if by_torch and image is None:
-            self._pixels = _resized_by_torch(self._pixels, height, width)
+        if not isinstance(kernel, Resampling):
+            self._resize_tensor(height, width, kernel)
         else:
-            self._image = (image or self._lent()).resize((width, height), resampling)
+            by_torch = self._close and kernel is Resampling.BILINEAR and not HAS_SIMD
+            image = self._decoded("RGB" if by_torch else _FOR_PILLOW)
+            if by_torch and image is None:
+                self._now(_resized_by_torch(self._pixels, height, width))
+            else:
+                self._image = (image or self._lent()).resize((width, height), kernel)
         self.height, self.width = height, width
+
+    def _resize_tensor(self, height: int, width: int, kernel: TensorKernel) -> None:
+        image = self._decoded("RGB")
+        pixels = self._pixels if image is None else np.array(image)[:, :, :3]
+        if min(pixels.strides) < 0:
+            pixels = np.ascontiguousarray(pixels)
+        self._image = None
+        self._now(kernel(torch.from_numpy(pixels).permute(2, 0, 1), [height, width]).permute(1, 2, 0).numpy())
 
     def flip(self, way: Transpose) -> None:
         """Mirror it: left and right, or top and bottom."""
@@ -123,41 +149,79 @@ class Picture:
         if image is not None:
             self._image = image.transpose(way)
         else:
-            self._pixels = self._pixels[:, ::-1] if way is Transpose.FLIP_LEFT_RIGHT else self._pixels[::-1]
+            self._now(self._pixels[:, ::-1] if way is Transpose.FLIP_LEFT_RIGHT else self._pixels[::-1])
+
+    def _now(self, pixels: Pixels) -> None:
+        self._pixels, self._lines = pixels, _NO_LINES
 
     # ------------------------------------------------------------------------------------------------ pixels
+    def shared(self, top: int, bottom: int) -> None:
+        """Decode rows [top, bottom) now, into memory of their own, for the copies that are made of it: see again().
+
+        Raises:
+            Exception: What Pillow raises.
+        """
+        if self._image is not None:
+            return
+        try:
+            self._given = jpeg.decode(self._data, self._header, top, bottom, "RGB", self._rows)
+            jpeg.keep(self._given)
+        except Odd as odd:
+            self._box, self._image = None, _by_pillow(self._data, odd)
+
+    def again(self) -> "Picture":
+        """A copy, on which nothing is done yet, of a picture that was only decoded."""
+        copy = Picture(self._data, self._header, self._rows, close=self._close and self._image is None)
+        copy._given = self._given
+        if self._image is not None:
+            copy._box, copy._image = None, self._image
+        return copy
+
     def _decoded(self, colours: jpeg.Colours) -> Image.Image | None:
         """Decode what is left of it, unless that was done. The image, where Pillow has it; else it is in _pixels."""
         if self._box is None:
             return self._image
         (top, left, height, width), self._box = self._box, None
         try:
-            found = jpeg.decode(self._data, self._header, top, top + height, colours, self._rows)
+            if min(height, width) < 1:
+                raise Odd("a part without pixels")
+            found = self._given or jpeg.decode(self._data, self._header, top, top + height, colours, self._rows)
         except Odd as odd:
             self._image, self._close = _by_pillow(self._data, odd), False
             self.crop(Box(top, left, height, width))
             return self._image
         above, line = top - found.first, found.width * found.channels
         self._pixels = found.pixels()[above : above + height, left : left + width]
-        if colours == "RGBX":  # whole lines: the last one ends behind the image, where the memory goes on
-            start = above * line + left * found.channels
-            self._lines = found.memory[start : start + height * line]
+        start = above * line + left * found.channels
+        self._lines = found.memory[start : start + height * line]  # the last one ends behind the image: the memory goes on
         return None
 
     def _lent(self) -> Image.Image:
-        """An image of the pixels for one call of Pillow's: it may lie in memory that is overwritten."""
-        if self._pixels.shape[2] == 3:  # noqa: PLR2004
+        """An image of the pixels for one call of Pillow's: of four channels, it lies in memory that is overwritten."""
+        if len(self._lines) == 0:
             return Image.fromarray(np.ascontiguousarray(self._pixels))
-        line = len(self._lines) // self.height
+        line, mode = len(self._lines) // self.height, _MODES[self._pixels.shape[2]]
         view: Any = memoryview(self._lines)  # type: ignore[arg-type]  # numpy's arrays are buffers
-        return Image.frombuffer("RGBX", (self.width, self.height), view, "raw", "RGBX", line, 1)
+        return Image.frombuffer(mode, (self.width, self.height), view, "raw", mode, line, 1)
 
     # ------------------------------------------------------------------------------------------------ results
+    def info(self) -> dict[Any, Any]:
+        """What Pillow tells about the file in an image's attribute info, the image converted to RGB."""
+        if not self._data:
+            return {} if self._image is None else self._image.info
+        with Image.open(io.BytesIO(self._data)) as opened:
+            return opened.info
+
+    def array(self) -> Pixels:
+        """As an array of its own, RGB."""
+        image = self._decoded("RGB")
+        return np.array(self._pixels if image is None else np.asarray(image)[:, :, :3], order="C")
+
     def image(self) -> Image.Image:
         """As a Pillow image of its own, RGB."""
         image = self._decoded("RGB")
         if image is None:
-            return Image.fromarray(np.ascontiguousarray(self._pixels))
+            return self._lent()
         return image if image.mode == "RGB" else Image.fromarray(np.ascontiguousarray(np.asarray(image)[:, :, :3]))
 
     def write(self, out: NDArray[Any], levels: NDArray[Any] | None) -> None:

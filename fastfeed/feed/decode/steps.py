@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from PIL.Image import Resampling, Transpose
+from PIL.Image import Transpose
 
 from fastfeed.feed.decode.draws import Box, Draw, chance
+
+Kernel = Any
+"""What resizes (picture.py)."""
 
 
 class Picture(Protocol):
@@ -21,7 +24,7 @@ class Picture(Protocol):
     def crop(self, box: Box) -> None:
         """Keep a part."""
 
-    def resize(self, height: int, width: int, resampling: Resampling) -> None:
+    def resize(self, height: int, width: int, kernel: Kernel) -> None:
         """Make it this size."""
 
     def flip(self, way: Transpose) -> None:
@@ -50,8 +53,8 @@ class Step(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rgb:
-    """convert("RGB"): pictures here are RGB."""
+class Nothing:
+    """convert("RGB"), as pictures here are RGB; or what makes a tensor, which is done behind the other steps."""
 
     random: bool = False
 
@@ -73,7 +76,7 @@ class ResizedCrop:
 
     draw: Draw
     size: tuple[int, int]
-    resampling: Callable[[], Resampling]
+    kernel: Callable[[], Kernel]
     """Asked after the part was drawn, since it may be drawn itself."""
     random: bool = True
 
@@ -84,7 +87,7 @@ class ResizedCrop:
     def __call__(self, picture: Picture) -> None:
         """Draw, crop, resize."""
         picture.crop(self.draw(picture.height, picture.width))
-        picture.resize(*self.size, self.resampling())
+        picture.resize(*self.size, self.kernel())
 
     def shape(self, before: tuple[int, int] | None) -> tuple[int, int] | None:  # noqa: ARG002 - the protocol's
         """Its size."""
@@ -96,7 +99,7 @@ class Resize:
     """Made this size, or its shorter edge."""
 
     size: tuple[int, int] | int
-    resampling: Resampling
+    kernel: Kernel
     random: bool = False
 
     def fits(self, picture: Picture) -> bool:
@@ -105,7 +108,7 @@ class Resize:
 
     def __call__(self, picture: Picture) -> None:
         """Resize."""
-        picture.resize(*self._size(picture.height, picture.width), self.resampling)
+        picture.resize(*self._size(picture.height, picture.width), self.kernel)
 
     def _size(self, height: int, width: int) -> tuple[int, int]:
         """As torchvision's resize has it: the longer edge is rounded down."""
@@ -175,3 +178,5 @@ class Fused:
     own: Callable[[Any], Any]
     name: str
     step: Step
+    moved: bool = False
+    """Whether the user's own step is done, but behind all that are fused: it changes no value."""
