@@ -192,6 +192,12 @@ def opened(  # noqa: PLR0917
     return shelf.opened(key, number, layout, table, file)
 
 
+class _Memories(dict[int, NDArray[np.uint8]]):
+    """The slots of one worker, in the main process. A plain dict has no weak references."""
+
+    __slots__ = ("__weakref__",)
+
+
 class _Loan:
     """A slot that was handed out, until everything is gone that sees it.
 
@@ -201,8 +207,8 @@ class _Loan:
         number: Of the slot.
     """
 
-    def __init__(self, memories: dict[int, NDArray[np.uint8]], table: NDArray[np.uint8], number: int) -> None:
-        self._memories, self._table, self._number = memories, table, number
+    def __init__(self, memories: _Memories, table: NDArray[np.uint8], number: int) -> None:
+        self._memories, self._table, self._number = weakref.ref(memories), table, number
         self._memory = memories[number]  # as long as anybody has its address
         self._watched: list[weakref.ref[Any]] = []
         self.view: weakref.ref[NDArray[np.uint8]] | None = None
@@ -233,8 +239,9 @@ class _Loan:
         if self._watched or self not in _LOANS:
             return
         _LOANS.discard(self)
-        if self.forked:
-            self._memories.pop(self._number, None)
+        memories = self._memories()
+        if self.forked and memories is not None:
+            memories.pop(self._number, None)
         self._table[self._number] = _GIVEN_UP if self.forked else _FREE
 
 
@@ -243,7 +250,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self._tables: dict[tuple[int, int], NDArray[np.uint8]] = {}
-        self._memories: dict[tuple[int, int], dict[int, NDArray[np.uint8]]] = {}
+        self._memories: dict[tuple[int, int], _Memories] = {}
         self._loans: weakref.WeakValueDictionary[tuple[tuple[int, int], int], _Loan] = weakref.WeakValueDictionary()
 
     def put_up(self, token: int) -> None:
@@ -264,7 +271,7 @@ class Shelf:
         """
         if table is not None:
             self._tables[key] = table.mapped()
-        memories = self._memories.setdefault(key, {})
+        memories = self._memories.setdefault(key, _Memories())
         if file is not None:
             memories[number] = file.mapped()
         loan = self._loans.get((key, number))

@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import time
+import weakref
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -241,6 +242,16 @@ def test_without_a_slot_there_is_no_descriptor():
     before = len(os.listdir("/proc/self/fd"))
     slots = Slots(4)
     assert len(os.listdir("/proc/self/fd")) == before and not slots.holds(torch.empty(3).untyped_storage())
+
+
+def test_a_kept_batch_keeps_its_own_memory_alone(shelf):
+    slots = Slots(3)
+    kept = handed(slots)
+    others = [handed(slots), handed(slots)]
+    watched = [weakref.ref(memory) for memories in shelf._memories.values() for memory in memories.values()]
+    shelf._memories.clear()
+    del others
+    assert len(watched) == 3 and sum(memory() is not None for memory in watched) == 1 and kept[0].shape == SHAPE
 
 
 def test_slots_of_workers_that_have_ended_are_let_go(shelf):
