@@ -143,7 +143,7 @@ def test_memory_of_workers_that_do_not_persist_goes_with_them(photos):
     assert len(list(loader)) == 6
     gc.collect()
     mapped = {line.split()[4] for line in Path("/proc/self/maps").read_text().splitlines() if "fastfeed-slot" in line}
-    assert len(mapped) == 1 and torch.equal(batch, expected)  # what is kept, alone
+    assert len(mapped) <= 2 and torch.equal(batch, expected)  # what is kept, alone, and the table where it will be told
 
 
 def test_a_transform_that_is_given_later_is_read_again(photos):
