@@ -49,7 +49,9 @@ def test_what_is_passed_wins_and_its_cost_is_told():
 
 
 def test_a_stream_gets_no_workers_unasked():
-    assert plan_of(Stream(), WorkerRequest()).num_workers == 0
+    plan = plan_of(Stream(), WorkerRequest())
+    assert plan.num_workers == 0 and plan.why[0].startswith("no workers: each would read all of a stream") and not plan.costs
+    assert "was given" not in str(plan)
     assert plan_of(Stream(), WorkerRequest(num_workers=2)).num_workers == 2
 
 
