@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """fastfeed against torch's DataLoader, webdataset, litdata, mosaicml-streaming, SPDL, DALI and FFCV on one job.
 
-    python benchmarks/bench_peers.py                                    all parts (about ten minutes)
+    python benchmarks/bench_peers.py                                    all parts (a quarter of an hour)
     python benchmarks/bench_peers.py --part uint8 --only FFCV fastfeed torch
     python benchmarks/bench_peers.py --python litdata=/venv/bin/python --python streaming=/venv/bin/python
 
@@ -17,7 +17,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,7 +40,7 @@ from benchmarks.measure import (
     write_json,
 )
 from benchmarks.packings import PACKINGS
-from benchmarks.peers import BASE, PARTS, PEERS, SIZE, Contender, Epoch, Job
+from benchmarks.peers import PARTS, PEERS, SIZE, Contender, Epoch, Job
 
 TITLES = {
     "uint8": "uint8 batches, page cache warm",
@@ -175,7 +175,8 @@ class Bench:
     def is_asked_for(self, contender: Contender) -> bool:
         """By --only; what the others are compared with always is."""
         only = self.args.only
-        return contender.name == BASE or not only or any(word.lower() in contender.name.lower() for word in only)
+        bases = {contenders[0].name for contenders in PARTS.values()}
+        return contender.name in bases or not only or any(word.lower() in contender.name.lower() for word in only)
 
     def is_packed(self, contender: Contender) -> bool:
         """Write the form that a contender reads, unless it is there; whether it could be written."""
@@ -213,7 +214,7 @@ def contender_of(part: str, name: str) -> Contender:
     return next(one for one in PARTS[part] if one.name == name)
 
 
-def figures(runs: Iterable[Record]) -> Record:
+def figures(runs: Sequence[Record]) -> Record:
     """Medians over rounds; a round's figure is of all its measured epochs together."""
     sums = [
         {name: sum(epoch[name] for epoch in run["epochs"]) for name in ("images", "cpu_seconds", "wall_seconds", "read_bytes")}
@@ -231,15 +232,13 @@ def figures(runs: Iterable[Record]) -> Record:
 
 # ------------------------------------------------------------------------------------------------ what is shown
 def print_part(part: str, found: Mapping[str, Record], args: argparse.Namespace) -> None:
-    """A table; ratios are of medians, against the base where it ran."""
-    print(
-        f"\n**{TITLES[part]}**: {args.photo_files} photos, batches of {args.batch_size}, {args.workers} workers or threads,",
-        end=" ",
-    )
-    print(f"{args.cores} cores, median (min - max) of {args.rounds} rounds of {args.epochs} epochs after one\n")
+    """A table; ratios are of medians, against the part's first contender where it ran."""
+    print(f"\n**{TITLES[part]}**: {args.photo_files} photos, batches of {args.batch_size},", end=" ")
+    print(f"{args.workers} workers or threads on {args.cores} cores; median (min - max), rounds: {args.rounds}\n")
     cold = ["MiB read an epoch"] if part == "cold" else []
-    head = ["", "images / CPU s", f"/ {BASE}'s", "images / s", f"/ {BASE}'s", *cold, "how"]
-    base, rows = found.get(BASE), []
+    against = PARTS[part][0].name
+    head = ["", "images / CPU s", f"/ {against}'s", "images / s", f"/ {against}'s", *cold, "how"]
+    base, rows = found.get(against), []
     for name, one in found.items():
         cells = []
         for figure in ("images_a_cpu_second", "images_a_second"):
@@ -316,10 +315,12 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = arguments(__doc__, rounds=3)
     parser.add_argument("--part", choices=list(PARTS), nargs="+", default=list(PARTS), help="some parts (default: all)")
-    parser.add_argument("--only", metavar="WORD", nargs="+", help=f"contenders whose names contain a word; {BASE} always runs")
+    parser.add_argument(
+        "--only", metavar="WORD", nargs="+", help="contenders whose names contain a word; the first of each part always runs"
+    )
     parser.add_argument("--python", metavar="PEER=PATH", type=interpreter, action="append", default=[],
                         help=f"interpreter for a peer (default: this one): {', '.join(PEERS)}")  # fmt: skip
-    parser.add_argument("--epochs", type=int, default=2, help="measured epochs a process, after one that is not (default 2)")
+    parser.add_argument("--epochs", type=int, default=1, help="measured epochs a process, after one that is not (default 1)")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=2, help="worker processes or threads (default 2)")
     parser.add_argument("--cores", type=int, default=2, help="processors that a run may use (default 2)")
@@ -338,7 +339,7 @@ def main() -> None:
         found: Any = CHILDREN[args.child["do"]](args.child)
         print(json.dumps(found), flush=True)
         return
-    facts = machine_facts()
+    facts = machine_facts(packages=("torch", "numpy", "pillow"))
     with tempfile.TemporaryDirectory(prefix="bench_peers_", dir=args.out) as home:
         bench = Bench(args, Path(home))
         bench.run()

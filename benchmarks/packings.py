@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +78,14 @@ PACKINGS: Mapping[str, Callable[[str, str], None] | None] = {
     "files": None,
     "tars": write_tars,
     "beton": write_beton,
-    "beton, at most 500": lambda source, target: write_beton(source, target, MAX_SIDE),
+    "beton, at most 500": partial(write_beton, max_resolution=MAX_SIDE),
     "litdata": write_litdata,
     "mds": write_mds,
     "shards": write_shards,
-    "shards, jpeg_rows": lambda source, target: write_shards(source, target, jpeg_rows=True),
-    "shards, at most 500": lambda source, target: write_shards(source, target, max_side=MAX_SIDE),
-    "shards, jpeg_rows, at most 500": lambda source, target: write_shards(source, target, max_side=MAX_SIDE, jpeg_rows=True),
+    "shards, jpeg_rows": partial(write_shards, jpeg_rows=True),
+    "shards, at most 500": partial(write_shards, max_side=MAX_SIDE),
+    "shards, jpeg_rows, at most 500": partial(write_shards, max_side=MAX_SIDE, jpeg_rows=True),
+    "shards, at most 500, q90": partial(write_shards, max_side=MAX_SIDE, quality=_QUALITY),
+    "shards, jpeg_rows, at most 500, q90": partial(write_shards, max_side=MAX_SIDE, quality=_QUALITY, jpeg_rows=True),
 }
 """Name -> what writes it from the folder of class folders, into a folder that is there and empty; None: those files."""
