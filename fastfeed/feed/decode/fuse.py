@@ -25,8 +25,9 @@ Own = Callable[[Any], Any]
 
 _CONTAINERS = frozenset({f"{V1}.Compose", f"{V2}._container.Compose", "torch.nn.modules.container.Sequential"})
 _PRESET = "torchvision.transforms._presets.ImageClassification"
+_TO_IMAGE = f"{V2}._type_conversion.ToImage"
 _TO_BYTES = frozenset({
-    f"{V1}.PILToTensor", f"{V2}._type_conversion.PILToTensor", f"{V2}._type_conversion.ToImage", f"{TIMM}.MaybePILToTensor",
+    f"{V1}.PILToTensor", f"{V2}._type_conversion.PILToTensor", _TO_IMAGE, f"{TIMM}.MaybePILToTensor",
 })  # fmt: skip
 """Steps that make a tensor of bytes."""
 _TO_TENSOR = _TO_BYTES | {f"{V1}.ToTensor", f"{V2}._deprecated.ToTensor", f"{TIMM}.MaybeToTensor"}
@@ -60,6 +61,8 @@ class Recipe:
     """Why the step behind those is not fused; None where all are."""
     seen: tuple[tuple[Any, dict[str, Any]], ...]
     """The steps and containers with their attributes as they were, to tell whether they have been changed."""
+    shows_image: bool = False
+    """Whether code that is not torchvision's or timm's may see Pillow's image."""
     views: tuple["Recipe", ...] = ()
     """Of Views, what each of its transforms becomes; then nothing is fused or called here."""
     arrays: Arrays | None = None
@@ -74,18 +77,6 @@ class Recipe:
         """What is called for one sample behind so many of the fused steps."""
         moved = tuple(one.own for one in self.fused[:done] if one.moved)
         return (*moved, *(one.own for one in self.fused[done:]), *self.to_tensor, *self.tail)
-
-    @property
-    def shows_image(self) -> bool:
-        """Whether code that is not torchvision's or timm's may see Pillow's image."""
-        if self.to_tensor or self.moved:
-            return False
-        for own in self.tail:
-            if path_of(own) in _TO_TENSOR:
-                return False
-            if not type(own).__module__.startswith(("torchvision.", "timm.")):
-                return True
-        return True
 
     def is_current(self) -> bool:
         """Whether no step has been given another attribute since it was read."""
@@ -120,7 +111,18 @@ def read(transform: Own | None) -> Recipe:
         random=any(one.step.random for one in fused) or any(map(may_draw, flat)),
         names=(*(one.name for one in fused), *map(name_of, to_tensor)), why_not=why_not,
         seen=tuple((owner, _attributes(owner)) for owner in seen if hasattr(owner, "__dict__")),
+        shows_image=not to_tensor and not any(one.moved for one in fused) and _is_shown(flat),
     )  # fmt: skip
+
+
+def _is_shown(tail: list[Own]) -> bool:
+    """Whether an image that these steps get is seen by code that is not torchvision's or timm's, or is what they give."""
+    for own in tail:
+        if path_of(own) in _TO_TENSOR:
+            return False
+        if not type(own).__module__.startswith(("torchvision.", "timm.")):
+            return True
+    return True
 
 
 def _fused(flat: list[Own]) -> tuple[list[Fused], str | None]:
@@ -132,6 +134,8 @@ def _fused(flat: list[Own]) -> tuple[list[Fused], str | None]:
         tensors = any(one.moved for one in fused)
         moved = _keeps_bytes(own, tensors=tensors)
         step = steps.Nothing() if moved else step_of(own, tensors=tensors)
+        if path_of(own).startswith(V1) and any(path_of(one.own) == _TO_IMAGE for one in fused):
+            step = f"{name_of(own)} of v1 makes a plain tensor of v2's Image, and is called as it is"
         if isinstance(step, str):
             why_not = step
         else:

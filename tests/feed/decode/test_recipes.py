@@ -107,6 +107,7 @@ TORCHVISION = {
         v1.Compose([v1.Compose([v1.RandomResizedCrop(96)]), nn.Sequential(v1.RandomHorizontalFlip()), v1.ToTensor()]),
         [*CROP, "ToTensor"], [],
     ),
+    "v1 behind v2": (v1.Compose([v2.ToImage(), v1.RandomResizedCrop(96)]), ["ToImage"], ["RandomResizedCrop"]),
     "floats first": (v1.Compose([v1.ToTensor(), v1.RandomResizedCrop(96)]), ["ToTensor"], ["RandomResizedCrop"]),
     "old page of ImageNet": (
         v1.Compose([v1.RandomResizedCrop(96), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)]),
