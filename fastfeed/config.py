@@ -207,6 +207,7 @@ class ImageOptions(TypedDict, total=False):
     quality: int | None
     apply_exif: bool
     only_field: str | Sequence[str]
+    jpeg_rows: bool
 
 
 class AllOptions(PackOptions, RowOptions, ImageOptions, total=False):
@@ -243,7 +244,7 @@ ROW_OPTIONS = frozenset(field.name for field in fields(RowConfig))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageConfig:
-    """How images are made smaller while they are packed; the default leaves every byte as it is."""
+    """How images change while they are packed; the default leaves every byte as it is."""
 
     max_side: int | None = None
     """The longer side is at most this."""
@@ -255,6 +256,8 @@ class ImageConfig:
     """Turn pixels as EXIF says, and say so no more."""
     only_field: tuple[str, ...] = ()
     """The image fields that may change; needed where samples hold other things that may speak of pixels."""
+    jpeg_rows: bool = False
+    """Give JPEGs a restart marker behind each row of blocks, without loss, and keep where the rows begin."""
 
     def __post_init__(self) -> None:
         for name, most in (("max_side", 65535), ("resize_short", 65535), ("quality", 100)):
@@ -266,7 +269,16 @@ class ImageConfig:
     @property
     def changes(self) -> bool:
         """Whether anything is asked for."""
+        return self.changes_pixels or self.jpeg_rows
+
+    @property
+    def changes_pixels(self) -> bool:
+        """Whether images are made smaller, turned or re-encoded."""
         return any((self.max_side, self.resize_short, self.quality, self.apply_exif))
+
+    def record(self) -> dict[str, object]:
+        """All fields, as a manifest keeps them; jpeg_rows only where it is asked for."""
+        return {name: value for name, value in asdict(self).items() if self.jpeg_rows or name != "jpeg_rows"}
 
 
 IMAGE_OPTIONS = frozenset(field.name for field in fields(ImageConfig))
@@ -288,5 +300,5 @@ def image_config(options: Mapping[str, object]) -> ImageConfig:
     config = ImageConfig(**values)  # type: ignore[arg-type]
     if config.only_field and not config.changes:
         msg = "only_field says which images may change, and nothing says how"
-        raise UsageError(msg, hint="Add max_side, resize_short, quality or apply_exif.")
+        raise UsageError(msg, hint="Add max_side, resize_short, quality, apply_exif or jpeg_rows.")
     return config

@@ -4,7 +4,6 @@ import os
 import re
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -192,21 +191,11 @@ def workers_begin() -> Iterator[None]:
     They look for their variable while the process is forked, before any code of ours runs in it. In this process they keep
     their threads.
     """
-    said = "tokenizers" in sys.modules and _TOKENIZERS not in os.environ
-    if said:
-        os.environ[_TOKENIZERS] = "false"
-    before, _BEGINNING.workers = workers_are_beginning(), True
+    if "tokenizers" not in sys.modules or _TOKENIZERS in os.environ:
+        yield
+        return
+    os.environ[_TOKENIZERS] = "false"
     try:
         yield
     finally:
-        _BEGINNING.workers = before
-        if said:
-            del os.environ[_TOKENIZERS]
-
-
-def workers_are_beginning() -> bool:
-    """Whether this thread is starting worker processes now."""
-    return getattr(_BEGINNING, "workers", False)
-
-
-_BEGINNING = threading.local()
+        del os.environ[_TOKENIZERS]

@@ -8,6 +8,7 @@ FF is always followed by 00 (F.1.2.3), so a marker is found without decoding.
 import re
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ _ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 """Markers without a segment, which must not stand between segments."""
 _BLOCK = 8
 _MOST_SAMPLING = 4
-_RESTARTS = tuple(bytes((0xFF, 0xD0 + number)) for number in range(8))
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 """What ends entropy-coded data: a marker that is no restart; the fill bytes before it do not count."""
 
@@ -199,16 +199,20 @@ def rows_of(data: bytes, frame: Frame) -> NDArray[np.uint32] | None:
     """
     if not frame.has_row_markers or len(data) > 0xFFFFFFFF:  # noqa: PLR2004 - what 32 bits can say
         return None
-    at, starts = frame.scan, [frame.scan]
-    for number in range(frame.rows - 1):
-        found = data.find(_RESTARTS[number % 8], at)
-        if found < 0:
-            return None
-        at = found + 2
-        starts.append(at)
-    end = data.find(b"\xff\xd9", at)
-    # every FF of the scan is a byte of the data (FF 00) or begins one of these markers: so there are no others
-    if end < 0 or data.count(b"\xff", frame.scan, end) - data.count(b"\xff\x00", frame.scan, end) != frame.rows - 1:
+    raw = np.frombuffer(data, dtype=np.uint8, offset=frame.scan)
+    at = np.flatnonzero(raw[:-1] == 0xFF)  # noqa: PLR2004 - of these, only markers are not followed by a zero
+    kinds = raw[at + 1]
+    markers = at[kinds != 0][: frame.rows]
+    if kinds[kinds != 0][: frame.rows].tobytes() != _row_markers(frame.rows):
         return None
-    starts.append(end)
-    return np.array(starts, dtype=np.uint32)
+    starts = np.empty(frame.rows + 1, dtype=np.uint32)
+    starts[0] = frame.scan
+    starts[1:] = markers + (frame.scan + 2)
+    starts[-1] -= 2
+    return starts
+
+
+@lru_cache(maxsize=1 << 10)
+def _row_markers(rows: int) -> bytes:
+    """The second bytes of the markers behind the rows: RST0 to RST7 in turn, at last EOI."""
+    return bytes(0xD0 + number % 8 for number in range(rows - 1)) + b"\xd9"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT, ColumnFile, packed
+from helpers import ROOT, ColumnFile, encoded, packed, photo
 
 from fastfeed.packer.unpack import WORKPLACE
 
 DEADLINE_SECONDS = 60.0
+NO_JPEGTRAN = "the program jpegtran is not installed (apt-get install libjpeg-turbo-progs)"
+needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason=NO_JPEGTRAN)
 
 
 def tree(folder: Path, files: Mapping[str, bytes | str]) -> Path:
@@ -33,6 +36,25 @@ def tree(folder: Path, files: Mapping[str, bytes | str]) -> Path:
         with open(path, "wb") as file:
             file.write(content if isinstance(content, bytes) else content.encode())
     return folder
+
+
+def packed_rows(folder: Path, more: Mapping[str, bytes] | None = None, **options: Any) -> Path:
+    """A packed dataset of three photos whose rows are indexed; where jpegtran is not installed the test is skipped.
+
+    Args:
+        folder: Gets photos/ and packed/.
+        more: Other files of photos/.
+        **options: Of fastfeed.pack.
+
+    Returns:
+        The packed folder.
+    """
+    if shutil.which("jpegtran") is None:
+        pytest.skip(NO_JPEGTRAN)
+    photos = {f"cat/{at:03d}.jpg": encoded(photo(at, (40, 40)), restart_marker_rows=1) for at in range(3)}
+    tree(folder / "photos", {**photos, **(more or {})})
+    packed(folder / "photos", folder / "packed", jpeg_rows=True, **options)
+    return folder / "packed"
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from fastfeed.config import (
     DEFAULT_LEVEL,
     DEFAULT_SHARD_BYTES,
     OF_COMPRESSION,
+    ImageConfig,
     PackConfig,
     PackOptions,
+    image_config,
     pack_config,
     package_folder,
 )
@@ -92,6 +94,16 @@ def test_a_record_of_plain_tars_has_no_word_of_compression():
         **PackConfig().record(), "compress": "zstd", "level": 3, "frame_bytes": 262144,
     }  # fmt: skip
     assert PackConfig(compress="zstd").record() == PackConfig(compress="zstd", level=3, frame_bytes=1 << 18).record()
+
+
+def test_rows_of_jpegs_are_a_change_of_no_pixel():
+    assert not ImageConfig().changes
+    rows, smaller = ImageConfig(jpeg_rows=True), ImageConfig(max_side=5)
+    assert (rows.changes, rows.changes_pixels) == (True, False)
+    assert (smaller.changes, smaller.changes_pixels) == (True, True)
+    assert rows.record()["jpeg_rows"] is True
+    assert "jpeg_rows" not in smaller.record(), "what was packed before there were rows stays the same pack"
+    assert image_config({"jpeg_rows": True, "only_field": "jpg"}) == ImageConfig(jpeg_rows=True, only_field=("jpg",))
 
 
 NAMES = ", ".join(field.name for field in fields(PackConfig))

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from fastfeed.archive.index import UNREAD as UNREAD  # noqa: PLC0414 - what a Place may say
 from fastfeed.archive.index import DatasetIndex
+from fastfeed.archive.strings import RowStarts
 from fastfeed.errors import FastfeedError
 from fastfeed.media import is_image_field
 
@@ -89,6 +90,21 @@ class Catalog(Protocol):
     def members_with(self, sources: AbstractSet[bytes]) -> Iterator[tuple[int, bytes]]:
         """(position, source) of each member that has one of these sources."""
 
+    def jpeg_rows(self, position: int, place: Place) -> RowStarts | None:
+        """Where the rows of a JPEG begin, within the member, and last where the marker stands that ends its scan.
+
+        Args:
+            position: Of the sample.
+            place: Of the member, from places().
+
+        Returns:
+            uint32 of shape (rows + 1,), rising: the first byte of each MCU row's entropy-coded data, at last the first byte
+            of that marker. None where the member's rows are not indexed.
+
+        Raises:
+            IndexDamaged: The index says places outside of the member.
+        """
+
     def label(self, position: int) -> int:
         """A sample's class number, where the index has labels."""
 
@@ -104,6 +120,14 @@ class Catalog(Protocol):
 
     def parts(self) -> str:
         """What it is made of, in words: "3 shards"."""
+
+
+class WithoutRows:
+    """A catalog whose index says nothing of the rows of JPEGs."""
+
+    def jpeg_rows(self, position: int, place: Place) -> RowStarts | None:  # noqa: ARG002 - Catalog's signature
+        """None: nobody has indexed them."""
+        return None
 
 
 def source_of_sample(catalog: Catalog, position: int) -> bytes | None:

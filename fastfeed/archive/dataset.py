@@ -101,15 +101,7 @@ class Archive:
         return Place(entry.file, fields[member.field], start, stop, member.xxh3, row)
 
     def jpeg_rows(self, position: int, place: Place) -> RowStarts | None:
-        """Where the rows of a JPEG begin, within the member.
-
-        Args:
-            position: Of the sample.
-            place: Of the member, from places().
-
-        Returns:
-            uint32 of shape (rows + 1,), rising: the first byte of each MCU row's entropy-coded data, and where the marker
-            stands that ends the scan. None where the member's rows are not indexed.
+        """Where the rows of a JPEG begin, within the member; None where they are not indexed.
 
         Raises:
             IndexDamaged: The index says places outside of the member.

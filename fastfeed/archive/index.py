@@ -94,7 +94,9 @@ class IndexData:
             listed.append(ColumnData(SAMPLE, "label", "int64", (self.labels,), required=False))
         for name in ("codec", "width", "height", "orientation", "pixels_xxh3", "jpeg_rows"):
             content = self.records.get(name)
-            parts = (content.starts, content.data) if isinstance(content, ByteStrings) else (content,)
+            parts: tuple[object, ...] = (content,)
+            if isinstance(content, ByteStrings):
+                parts = (content.starts, content.data)
             if content is not None:
                 listed.append(ColumnData(MEMBER, name, _OPTIONAL[MEMBER, name], parts, required=False))
         listed.append(ColumnData(SAMPLE, "key", BYTES, _strings(self.keys)))

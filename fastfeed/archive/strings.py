@@ -22,19 +22,19 @@ RowStarts = NDArray[np.uint32]
 class Strings(Sequence[bytes]):
     """A column of byte strings, read row by row from the mapped file."""
 
-    __slots__ = ("_column", "_data", "_starts", "hint", "path")
+    __slots__ = ("_column", "_data", "hint", "path", "starts")
 
     def __init__(self, starts: NDArray[Any], data: memoryview, column: Column, path: str, hint: str) -> None:  # noqa: PLR0917
-        self._starts, self._data, self._column, self.path, self.hint = starts, data, column, path, hint
+        self.starts, self._data, self._column, self.path, self.hint = starts, data, column, path, hint
 
     def __len__(self) -> int:
-        return len(self._starts) - 1
+        return len(self.starts) - 1
 
     def __getitem__(self, row: Any) -> Any:  # noqa: ANN401 - int or slice, as every sequence
         if isinstance(row, slice):
             return [self[at] for at in range(*row.indices(len(self)))]
         row = range(len(self))[row]
-        start, stop = int(self._starts[row]), int(self._starts[row + 1])
+        start, stop = int(self.starts[row]), int(self.starts[row + 1])
         if not start <= stop <= len(self._data):
             msg = f"row {row} of column {self._column.name} lies outside its column"
             raise IndexDamaged(
@@ -48,7 +48,7 @@ class Strings(Sequence[bytes]):
         Raises:
             IndexDamaged: The ranges fall or leave their column.
         """
-        starts: NDArray[np.int64] = self._starts.view("<i8")
+        starts: NDArray[np.int64] = self.starts.view("<i8")
         if int(starts[0]) < 0 or int(starts[-1]) > len(self._data) or bool((starts[1:] < starts[:-1]).any()):
             msg = f"the ranges of column {self._column.name} fall or leave their column"
             raise IndexDamaged(msg, path=self.path, expected=f"0 to {len(self._data)}", hint=self.hint)
@@ -118,11 +118,22 @@ class JpegRows:
         expected = f"at least {_LEAST_ROWS + 1} numbers of 4 bytes that rise within [2, {size_bytes - _MARKER_BYTES}]"
         raise IndexDamaged(msg, path=self.raw.path, expected=expected, got=found[:80].hex(), hint=self.raw.hint)
 
-    def count(self) -> int:
-        """How many members are indexed.
+    def has(self, row: int) -> bool:
+        """Whether a row of the member table says anything, right or wrong."""
+        return bool(self.raw.starts[row + 1] != self.raw.starts[row])
+
+    def lengths(self) -> NDArray[np.int64]:
+        """How many bytes say where a member's rows begin, int64 of shape (members,): 0 of those that are not indexed.
 
         Raises:
             IndexDamaged: The ranges fall or leave their column.
         """
-        starts, _ = self.raw.ranges()
-        return int(np.count_nonzero(starts[1:] > starts[:-1]))
+        return np.diff(self.raw.ranges()[0])
+
+    def count(self) -> int:
+        """How many members are indexed.
+
+        Raises:
+            IndexDamaged: As lengths().
+        """
+        return int(np.count_nonzero(self.lengths()))

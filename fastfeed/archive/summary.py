@@ -33,6 +33,8 @@ class FieldInfo:
     height: tuple[int, int, int] | None
     rotated: int
     """Images whose EXIF orientation is not 1 (and known)."""
+    row_indexed: int
+    """JPEGs of which the index says where their rows begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,9 @@ def _field(archive: Archive, number: int, name: str) -> FieldInfo:
     sizes = index.array(MEMBER, "size")[mine]
     codecs: dict[str, int] = {}
     width = height = None
-    rotated = 0
+    rotated = row_indexed = 0
+    if index.jpeg_rows is not None:
+        row_indexed = int((index.jpeg_rows.lengths()[mine] > 0).sum())
     if index.has(MEMBER, "codec"):
         found = Counter(index.array(MEMBER, "codec")[mine].tolist())
         codecs = {_codec_name(codec): count for codec, count in found.most_common() if codec}
@@ -138,7 +142,7 @@ def _field(archive: Archive, number: int, name: str) -> FieldInfo:
         width, height = (_spread(index.array(MEMBER, column)[mine]) for column in ("width", "height"))
         rotated = int((index.array(MEMBER, "orientation")[mine] > 1).sum())
     largest = int(sizes.max()) if len(sizes) else 0
-    return FieldInfo(name, len(sizes), int(sizes.sum()), largest, codecs, width, height, rotated)
+    return FieldInfo(name, len(sizes), int(sizes.sum()), largest, codecs, width, height, rotated, row_indexed)
 
 
 def _codec_name(number: int) -> str:

@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple, TypeVar
 
 from fastfeed.archive import columns, tar
 from fastfeed.archive.bytestrings import ByteStrings
-from fastfeed.archive.catalog import Place, source_of_sample
+from fastfeed.archive.catalog import Place, WithoutRows, source_of_sample
 from fastfeed.archive.columns import BYTES, STARTS, ColumnData, prove_column
 from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, Member
 from fastfeed.errors import FastfeedError, IndexDamaged, ShardDamaged, VersionUnsupported
@@ -245,7 +245,7 @@ class TarsIndex(DatasetIndex):
         ]
 
 
-class TarSet:
+class TarSet(WithoutRows):
     """Samples in tars that somebody else wrote: a Catalog.
 
     Args:

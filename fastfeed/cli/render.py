@@ -184,6 +184,12 @@ def _packed(result: "PackResult") -> None:
     samples = sum(dataset.samples for dataset in result.datasets)
     what = format_count(files, "file") if files >= samples else format_count(samples, "sample")
     say(f"Packed {what}, {format_size(total)}, in {format_seconds(result.seconds)}{kept}.")
+    from fastfeed.packer.result import told_outcomes  # noqa: PLC0415 - loaded already, by whoever has packed
+
+    for dataset in result.datasets:
+        if dataset.jpeg_rows is not None:
+            of = f" of {dataset.name}" if len(result.datasets) > 1 else ""
+            say(f"Rows of JPEGs{of}: {told_outcomes(dataset.jpeg_rows)}.")
     tar_bytes = sum(dataset.tar_bytes or 0 for dataset in result.datasets)
     if tar_bytes:
         size_bytes = sum(dataset.size_bytes for dataset in result.datasets)
@@ -246,6 +252,12 @@ def unpack_result(result: "UnpackResult") -> None:
     things = format_count(result.files, "file") if result.shards is None else format_count(result.shards, "plain tar")
     what = f"{things}, {format_size(result.size_bytes)}, to {result.destination}"
     say(f"Unpacked {what} in {format_seconds(result.seconds)}{kept}. Every byte was checked.")
+    if result.jpegs_indexed:
+        marked = format_count(result.jpegs_indexed, "JPEG has", "JPEGs have")
+        say(
+            f"{marked} rows that pack --jpeg-rows indexed: the coefficients, and so the pixels, are those of the source, the "
+            "bytes are not (but for files that had such markers before)."
+        )
 
 
 def sidecars_result(result: "SidecarsResult") -> None:
@@ -279,6 +291,9 @@ def _dataset_info(d: "DatasetInfo") -> None:
         print(f"{name:<9} {printable(value)}")
     columns = [("field", "left"), ("members", "right"), ("bytes", "right"), ("mean", "right"), ("largest", "right"),
                ("images", "left"), ("width min/median/max", "right"), ("height", "right"), ("rotated", "right")]  # fmt: skip
+    indexed = any(f.row_indexed for f in d.fields)
+    if indexed:
+        columns.append(("row-indexed", "right"))
     rows = []
     for f in d.fields:
         codecs = ", ".join(f"{name} {count:,}" for name, count in f.codecs.items())
@@ -295,6 +310,7 @@ def _dataset_info(d: "DatasetInfo") -> None:
                 width,
                 height,
                 f"{f.rotated:,}" if codecs else "",
+                *([f"{f.row_indexed:,}"] if indexed else []),
             ]
         )
     _table(columns, rows)

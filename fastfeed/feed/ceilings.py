@@ -75,6 +75,8 @@ class WorkerRequest:
     """Batches of an epoch on this rank; None for a stream."""
     pipes: bool = False
     """Whether the engine can send batches as bytes through pipes, past /dev/shm."""
+    stream: bool = False
+    """The number of workers is 0 since the dataset is a stream, not because it was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def costs(asked: WorkerRequest, facts: SizingFacts, decision: Decision) -> tuple
 
 def _workers(asked: WorkerRequest, facts: SizingFacts, decision: Decision) -> list[str]:
     count, gate = asked.num_workers, decision.gate
-    if count is None:
+    if count is None or asked.stream:
         return []
     if count == 0:
         lost = min(decision.start, decision.most)

@@ -143,7 +143,6 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
         own = [name for name in images if not self._overridden(name)]
         self._fusible = own[0] if len(images) == len(own) == 1 else None
         self._images = None
-        self._jpeg_rows = getattr(catalog, "jpeg_rows", None)
 
     def _overridden(self, field: str) -> str | Decoder | None:
         """The user's decoder of a field."""
@@ -253,7 +252,7 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
 
     def _value(self, position: int, place: Place, data: bytes | memoryview, decode: Decode | None) -> Any:  # noqa: ANN401
         if decode is not None and place.field == self._fusible and (self._pair_image is not None or is_colour_jpeg(data)):
-            rows = None if self._jpeg_rows is None else self._jpeg_rows(position, place)
+            rows = self._archive.jpeg_rows(position, place)
             return self._guarded(position, place, data, partial(decode, data, rows))
         return self._guarded(position, place, data, partial(self._decoders[place.field], data))  # type: ignore[arg-type]
 

@@ -74,7 +74,10 @@ def sampler_of(dataset: Any, asked: Asked) -> Sampler[int] | None:  # noqa: ANN4
             return None  # a sampler of one's own with sample mode's random numbers
         what = "an IterableDataset" if streams else "a sampler or batch_sampler of one's own"
         msg = f"{', '.join(wanted)} needs the loader's own order, and {what} has another"
-        raise UsageError(msg, hint="Leave sampler and batch_sampler out, or leave these out.")
+        hint = (
+            "A stream yields in an order of its own" if streams else "Leave sampler and batch_sampler out, or leave these out"
+        )
+        raise UsageError(msg, hint=f"{hint}.")
     return _order(dataset, asked)
 
 

@@ -25,7 +25,7 @@ from fastfeed.feed.seeds import Seeds, states_kept
 from fastfeed.feed.splitting import whole_of
 from fastfeed.feed.tasks import BatchTask
 from fastfeed.feed.threads import WorkerThreads
-from fastfeed.feed.timing import Answer, Clock, Recorded
+from fastfeed.feed.timing import Answer, BatchTimes, Clock, Recorded
 from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, leave_stack
 
 _REST_SECONDS = 0.002
@@ -157,8 +157,14 @@ class Fetcher:
             self.original = None
         times = clock.stop(self.worker, data, recorded)
         if self.rules.passage is not None and self.worker != MAIN and not isinstance(data, Failure):
-            data = self.rules.passage.sent(data, times.size_bytes, times.tensors)
+            data = self._sent(self.rules.passage, data, task, times)
         return Answer(task.number, data, failures, times)
+
+    def _sent(self, passage: Passage, data: Any, task: BatchTask, times: BatchTimes) -> Any:  # noqa: ANN401 - as Passage.sent
+        try:
+            return passage.sent(data, times.size_bytes, times.tensors)
+        except Exception as error:  # noqa: BLE001 - what tensors of other kinds raise when they are pickled
+            return self._failure(error, None, "pickle", count=len(task.indices) if self.rules.batched else 1)
 
     def _kept(self, task: BatchTask, failures: list[Failure]) -> Any:  # noqa: ANN401 - a batch, or a Failure
         if task.base is None or self.worker != MAIN:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.utils.data import Subset
 
+from fastfeed.feed.splitting import path_of
 from fastfeed.sample import SampleId
 
 _SHOWN = 8
@@ -32,12 +33,20 @@ def sample_id(dataset: Any, index: Any) -> SampleId | None:  # noqa: ANN401 - an
 
 
 def sample_name(dataset: Any, index: Any) -> str:  # noqa: ANN401 - any dataset and index
-    """A sample for a message, with key and source path where its dataset knows them."""
+    """A sample for a message, with key and source path where its dataset knows them; the file, in torchvision's folders."""
     found = sample_id(dataset, index)
     if found is None:
-        return f"sample {index!r}"
+        path = _path(dataset, index)
+        return f"sample {index!r}" if path is None else f"sample {index!r} (path {path!r})"
     source = "" if found.source is None else f", source {found.source.decode(errors='backslashreplace')!r}"
     return f"sample {index!r} (key {found.key!r}{source})"
+
+
+def _path(dataset: Any, index: Any) -> str | None:  # noqa: ANN401
+    try:
+        return path_of(dataset, index)
+    except Exception:  # noqa: BLE001 - an index that the folder does not know may be what failed
+        return None
 
 
 def indices_text(indices: Any) -> str:  # noqa: ANN401 - any index, or a batch of them

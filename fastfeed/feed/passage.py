@@ -78,6 +78,10 @@ class Passage:
         self._shelf.forget_the_dead()
         self._recount(DESCRIPTORS_A_WORKER * workers)
 
+    def rests(self) -> None:
+        """A pass has ended: the slots of its workers are let go, unless they persist."""
+        self._shelf.forget_the_dead()
+
     def go_past(self) -> None:
         """From now on every batch goes past /dev/shm."""
         self._rows[_PAST] = 1

@@ -130,7 +130,7 @@ class _StartTrial(_Trial):
 
     def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401
         """As a trial's, but what multiprocessing gives to a process that is being started is not looked into."""
-        if any(kind.__module__.startswith("multiprocessing.") for kind in type(obj).__mro__):
+        if any(str(kind.__module__).startswith("multiprocessing.") for kind in type(obj).__mro__):
             return _attributes, ({},)
         if self._unreachable is not None and isinstance(obj, type | FunctionType) and obj.__module__ == self._unreachable:
             msg = f"{obj.__qualname__} is of this session, of which there is no file that a worker could import"

@@ -161,7 +161,7 @@ def planner_of(
 
 
 def _without_workers(request: WorkerRequest) -> WorkerRequest:
-    return WorkerRequest(num_workers=0, pin_memory=request.pin_memory, batches=request.batches)
+    return WorkerRequest(num_workers=0, pin_memory=request.pin_memory, batches=request.batches, stream=True)
 
 
 def _facts(dataset: Any, *, own: bool, block_order: bool) -> SizingFacts:  # noqa: ANN401

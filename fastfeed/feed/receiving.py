@@ -83,6 +83,7 @@ class Receiver:
             found: Answer = self._shifts.receive()
         except StopIteration:
             self._prove_complete()
+            self._shifts.ended()
             raise
         except Exception as error:  # torch gives on whatever went wrong in a worker: here it is told apart, and raised
             if self._pass.sampler_failed or about_workers(error):

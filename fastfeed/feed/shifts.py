@@ -157,6 +157,12 @@ class Shifts:
         self._share()
         dismiss(gone)
 
+    def ended(self) -> None:
+        """No crew has anything, and those that do not persist have ended."""
+        passage = self.back.made.rules.passage
+        if passage is not None:
+            passage.rests()
+
     def dismiss_coming(self) -> None:
         """The crew that is starting is not needed."""
         gone, self.coming = [self.coming], None

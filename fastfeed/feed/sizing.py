@@ -244,6 +244,8 @@ def _count(
     asked: WorkerRequest, start: tuple[int, str], known: tuple[Ceiling, ...], gate: tuple[Gate, str] | None
 ) -> tuple[int, str]:
     """The number of workers, and why."""
+    if asked.stream:
+        return 0, "no workers: each would read all of a stream that does not share itself out; num_workers= starts them"
     if asked.num_workers is not None:
         return asked.num_workers, f"{format_count(asked.num_workers, 'worker')}: num_workers was given"
     if gate is not None:

@@ -4,7 +4,8 @@ Fresh shared memory costs a page fault for every 4 KiB in the worker and again i
 over: 0.1 ms an image of 224 pixels, as much as resizing it. A slot is a memory file (memfd_create(2)) that both have mapped.
 The worker takes it, the main process wraps it into a tensor, and when the tensor's memory has died there, with all views and
 arrays of it, one byte in a table that both see says so. A slot is never written to while anybody can read it: what a consumer
-keeps, it keeps. Where all slots are kept, batches get fresh memory, as torch gives it to every batch.
+keeps, it keeps. Where all slots are kept, batches get fresh memory, as torch gives it to every batch. What a forked process may
+see as well is given up: its slot gets other memory.
 
 Slots belong to a worker process, and end with it: tensors that were handed out stay as they are.
 """
@@ -12,7 +13,6 @@ Slots belong to a worker process, and end with it: tensors that were handed out 
 import math
 import os
 import weakref
-from collections.abc import Callable
 from itertools import count
 from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
@@ -21,12 +21,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastfeed.environment import workers_are_beginning
 from fastfeed.feed.parcel import MemoryFile, mapped_bytes
 
 MOST_SLOTS = 64
 """Of a worker. How many it may take follows from how far it works ahead."""
-_FREE, _TAKEN = 0, 1
+_FREE, _TAKEN, _GIVEN_UP = 0, 1, 2
 
 
 class Layout(NamedTuple):
@@ -36,6 +35,8 @@ class Layout(NamedTuple):
     strides: tuple[int, ...]
     offset: int
     dtype: torch.dtype
+    size_bytes: int
+    """Of the memory that it and others of its batch lie in; the slot may have more."""
 
 
 class _Slot:
@@ -55,6 +56,10 @@ class _Slot:
         self.seen: weakref.ref[NDArray[np.uint8]] | None = None
         """The array over it that this process's own tensor holds."""
 
+    def give_up(self) -> None:
+        """Its memory is others' from now on: no batch fits any more."""
+        self.memory, self.size_bytes, self.start = self.memory[:0].copy(), 0, 0
+
 
 class Slots:
     """The slots of one worker process.
@@ -66,8 +71,8 @@ class Slots:
     def __init__(self, most: int) -> None:
         self.key = (os.getpid(), next(_KEYS))
         self.most = min(most, MOST_SLOTS)
-        self._table = _Slot(-1, MOST_SLOTS)
-        self._states = self._table.memory
+        self._table: _Slot | None = None
+        """Made with the first slot: most workers need none, and a descriptor to hand over takes a thread and a socket."""
         self._slots: list[_Slot] = []
         self._open: list[_Slot] = []
         """Taken, and not sent yet."""
@@ -77,7 +82,12 @@ class Slots:
         while self._open:  # of a batch that came to nothing
             self._states[self._open.pop().number] = _FREE
         size_bytes = dtype.itemsize * math.prod(shape)
-        slot = self._unseen(size_bytes)
+        try:
+            if self._table is None:
+                self._table = _Slot(-1, MOST_SLOTS)
+            slot = self._unseen(size_bytes)
+        except (OSError, RuntimeError):  # no descriptor or no memory: fresh memory will tell
+            return None
         if slot is None:
             return None
         self._states[slot.number] = _TAKEN
@@ -86,8 +96,18 @@ class Slots:
         slot.seen = weakref.ref(view)
         return torch.from_numpy(view).view(dtype).view(shape)
 
+    @property
+    def _states(self) -> NDArray[np.uint8]:
+        """A byte for each slot."""
+        assert self._table is not None
+        return self._table.memory
+
     def _unseen(self, size_bytes: int) -> _Slot | None:
         """A slot that nobody sees, here or there."""
+        for slot in self._slots:
+            if self._states[slot.number] == _GIVEN_UP:
+                slot.give_up()
+                self._states[slot.number] = _FREE
         unseen = [
             slot for slot in self._slots if self._states[slot.number] == _FREE and (slot.seen is None or slot.seen() is None)
         ]
@@ -98,13 +118,9 @@ class Slots:
             number = len(self._slots)
         elif unseen:  # of another size: batches have become larger or smaller
             number = unseen[0].number
-            self._states[number] = _FREE
         else:
             return None
-        try:
-            made = _Slot(number, size_bytes)
-        except (OSError, RuntimeError):  # no descriptor or no memory: fresh memory will tell
-            return None
+        made = _Slot(number, size_bytes)
         self._slots[number : number + 1] = [made]
         return made
 
@@ -140,14 +156,18 @@ class Slots:
         return data
 
     def _ticket(self, slot: _Slot, data: torch.Tensor, token: int) -> "Ticket":
+        assert self._table is not None
         table, self._table.file = self._table.file, None
         file, slot.file = slot.file, None
-        offset = data.data_ptr() - slot.start
-        layout = Layout(tuple(data.shape), data.stride(), offset, data.dtype)
+        offset = int(data.storage_offset()) * data.element_size()  # an empty tensor has no address
+        layout = Layout(tuple(data.shape), data.stride(), offset, data.dtype, int(data.untyped_storage().nbytes()))
         return Ticket(token, self.key, slot.number, layout, table, file)
 
 
 def _lies_in(data: torch.Tensor, slot: _Slot) -> bool:
+    """Whether a tensor is plain memory of a slot: what a layout does not tell goes the usual way."""
+    if data.requires_grad or data.is_conj() or data.is_neg():
+        return False
     return data.layout is torch.strided and data.is_cpu and data.untyped_storage().data_ptr() == slot.start
 
 
@@ -172,12 +192,66 @@ def opened(  # noqa: PLR0917
     return shelf.opened(key, number, layout, table, file)
 
 
+class _Memories(dict[int, NDArray[np.uint8]]):
+    """The slots of one worker, in the main process. A plain dict has no weak references."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Loan:
+    """A slot that was handed out, until everything is gone that sees it.
+
+    Args:
+        memories: The worker's slots.
+        table: Their states.
+        number: Of the slot.
+    """
+
+    def __init__(self, memories: _Memories, table: NDArray[np.uint8], number: int) -> None:
+        self._memories, self._table, self._number = weakref.ref(memories), table, number
+        self._memory = memories[number]  # as long as anybody has its address
+        self._watched: list[weakref.ref[Any]] = []
+        self.view: weakref.ref[NDArray[np.uint8]] | None = None
+        """The array over it that tensors hold."""
+        self.forked = False
+        """Another process may see it, too."""
+        _LOANS.add(self)
+
+    def tensor(self, size_bytes: int) -> torch.Tensor:
+        """A tensor over what is used of it; uint8, one axis. The tensors of one batch that see a slot share its memory."""
+        view = None if self.view is None else self.view()
+        if view is None:
+            view = self._memory[:size_bytes]
+            self.view = self._watch(view)
+        flat = torch.from_numpy(view)
+        # A tensor that moves to shared memory lets go of the array, while arrays made of it before still have the address:
+        # those hold the storage, whose object in Python lives as long as the storage itself.
+        self._watch(flat.untyped_storage())
+        return flat
+
+    def _watch(self, seen: Any) -> weakref.ref[Any]:  # noqa: ANN401 - whatever has weak references
+        watch = weakref.ref(seen, self._gone)
+        self._watched.append(watch)
+        return watch
+
+    def _gone(self, watch: weakref.ref[Any]) -> None:
+        self._watched.remove(watch)
+        if self._watched or self not in _LOANS:
+            return
+        _LOANS.discard(self)
+        memories = self._memories()
+        if self.forked and memories is not None:
+            memories.pop(self._number, None)
+        self._table[self._number] = _GIVEN_UP if self.forked else _FREE
+
+
 class Shelf:
     """The slots of all workers of a loader, in the main process."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[int, int], NDArray[np.uint8]] = {}
-        self._memories: dict[tuple[int, int], dict[int, NDArray[np.uint8]]] = {}
+        self._memories: dict[tuple[int, int], _Memories] = {}
+        self._loans: weakref.WeakValueDictionary[tuple[tuple[int, int], int], _Loan] = weakref.WeakValueDictionary()
 
     def put_up(self, token: int) -> None:
         """Tickets with this token find it."""
@@ -197,12 +271,13 @@ class Shelf:
         """
         if table is not None:
             self._tables[key] = table.mapped()
-        memories = self._memories.setdefault(key, {})
+        memories = self._memories.setdefault(key, _Memories())
         if file is not None:
             memories[number] = file.mapped()
-        view = memories[number][:]
-        _LENT[id(view)] = weakref.ref(view, _back(id(view), self._tables[key], number))
-        flat = torch.from_numpy(view)[layout.offset :]
+        loan = self._loans.get((key, number))
+        if loan is None or file is not None:
+            loan = self._loans[key, number] = _Loan(memories, self._tables[key], number)
+        flat = loan.tensor(layout.size_bytes)[layout.offset :]
         size_bytes = layout.dtype.itemsize
         whole = flat[: len(flat) // size_bytes * size_bytes].view(layout.dtype)
         return whole.as_strided(layout.shape, layout.strides, whole.storage_offset())
@@ -214,28 +289,20 @@ class Shelf:
             self._memories.pop(key, None)
 
 
-def _back(name: int, table: NDArray[np.uint8], number: int) -> Callable[[object], None]:
-    """What is done when a tensor's memory has died."""
-
-    def give(_: object) -> None:
-        if _LENT.pop(name, None) is not None:
-            table[number] = _FREE
-
-    return give
+def _seen_by_two() -> None:
+    """This process forks: what is on loan is seen by two processes from now on, so its memory is not used again."""
+    for loan in _LOANS:
+        loan.forked = True
 
 
-def _keep_what_is_lent() -> None:
-    """Before this process forks: what is lent is seen by two processes from now on, so no slot of it is used again.
-
-    Workers of a loader do not count. What they have of a batch is a copy of their parent's variables: what their dataset looks
-    at is held by the loader here as well.
-    """
-    if not workers_are_beginning():
-        _LENT.clear()
+def _seen_by_another() -> None:
+    """This process was forked: the slots are its parent's."""
+    _LOANS.clear()
 
 
 _KEYS = count()
-_LENT: dict[int, weakref.ref[NDArray[np.uint8]]] = {}
-"""What watches the arrays behind tensors that were handed out, by their id."""
+_LOANS: set[_Loan] = set()
+"""What is on loan in this process."""
 _SHELVES: weakref.WeakValueDictionary[int, Shelf] = weakref.WeakValueDictionary()
-os.register_at_fork(before=_keep_what_is_lent)
+# Before and after: between the two another thread may receive a batch.
+os.register_at_fork(before=_seen_by_two, after_in_parent=_seen_by_two, after_in_child=_seen_by_another)

@@ -117,6 +117,10 @@ def compare_options(destination: str, identity: Mapping[str, object], before: Ma
         msg = f"{what} is there whose shards another version of the compression library wrote"
         hint = f"Install the zstandard package with {before['encoder']} to continue, or use --overwrite to pack anew."
         raise DestinationOccupied(msg, path=destination, expected=before["encoder"], got=identity.get("encoder"), hint=hint)
+    if "jpegtran" in before and before["jpegtran"] != identity.get("jpegtran"):
+        msg = f"{what} is there whose JPEGs another version of jpegtran wrote"
+        hint = f"Install {before['jpegtran']} to continue, or use --overwrite to pack anew."
+        raise DestinationOccupied(msg, path=destination, expected=before["jpegtran"], got=identity.get("jpegtran"), hint=hint)
 
 
 def listed_left_out(folder: str) -> tuple[LeftOut, ...] | None:

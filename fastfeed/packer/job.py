@@ -38,6 +38,7 @@ from fastfeed.packer.rows.images import ReencodedRows
 from fastfeed.packer.rows.job import pack_rows
 from fastfeed.packer.rows.splits import pack_splits
 from fastfeed.packer.rows.stream import StreamJob, pack_stream
+from fastfeed.packer.rows.transcode import jpegtran_of
 from fastfeed.packer.sidecars import write_sidecars
 from fastfeed.packer.writing import Job, Writing, held_journal, prove_room, tell_kept, worker_count
 from fastfeed.sample import SkipList
@@ -85,7 +86,8 @@ def pack(  # noqa: PLR0913 - each is an option of the command
             samples_per_shard, shuffle, layout, group, class_map, write_cls, name, limit, hidden, on_error, compress, level,
             frame_bytes; and of fastfeed.config.RowConfig for what is no folder: field, root, label, key, column, classes,
             encode, row_json; and of fastfeed.config.ImageConfig to make images smaller: max_side, resize_short, quality,
-            apply_exif, only_field.
+            apply_exif, only_field; or to give JPEGs a restart marker behind each row of blocks, without loss, and keep where
+            the rows begin, so that a reader decodes only those that a crop needs: jpeg_rows.
 
     Raises:
         UsageError: An option is wrong.
@@ -103,6 +105,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     images = image_config({name: given.pop(name) for name in IMAGE_OPTIONS & set(given)})
     config, rows = pack_config(given), row_config(about_rows)
     prove_readers(readers, compression=config.compress)
+    jpegtran_of(images)  # it may not be installed, and a scan takes minutes
     skip = SkipList.read(os.fsdecode(exclude)) if isinstance(exclude, str | os.PathLike) else exclude or SkipList()
     chosen = choose(source, rows, root=None if root is None else os.fsdecode(root), anyway=anyway)  # type: ignore[arg-type]
     if chosen is None and (about_rows or root is not None):
@@ -156,7 +159,7 @@ def _pack_rows(  # noqa: PLR0913 - what was asked for
 def _pack_folder_changed(
     job: Job, images: ImageConfig, *, overwrite: bool, dry_run: bool, on_plan: Callable[[PackResult], None] | None
 ) -> PackResult:
-    """A folder whose images become smaller: their sizes cannot be planned, so its samples are packed as rows."""
+    """A folder whose images change: their sizes cannot be planned, so its samples are packed as rows."""
     _refuse_overlap(job.source, job.destination)
     with job.crew:
         folder = Folder.read(job.source, _scan(job), job.config)

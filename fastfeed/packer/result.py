@@ -1,9 +1,30 @@
 """What a pack call tells, the plan before it and the outcome after it; and what unpack tells."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fastfeed.packer.sidecars import SidecarsResult
 from fastfeed.source.scan import LeftOut
+
+INDEXED = "indexed"
+"""What became of a JPEG that got restart markers, and where its rows begin is in the index."""
+ALREADY = "with such markers already"
+"""Its bytes stay, its rows are in the index."""
+
+
+def told_outcomes(outcomes: Mapping[str, int]) -> str:
+    """What became of images whose rows were to be indexed, in words.
+
+    Args:
+        outcomes: How many of each outcome.
+    """
+    stay = {reason: count for reason, count in sorted(outcomes.items()) if reason not in {INDEXED, ALREADY}}
+    parts = [f"{outcomes[name]:,} {name}" for name in (INDEXED, ALREADY) if outcomes.get(name)]
+    if stay:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in stay.items())
+        total = sum(stay.values())
+        parts.append(f"{total:,} {'stays as it is' if total == 1 else 'stay as they are'} ({reasons})")
+    return ", ".join(parts) or "none is an image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +48,9 @@ class DatasetResult:
     why: tuple[str, ...]
     tar_bytes: int | None = None
     """Of the tars in compressed shards; None for plain tars."""
+    jpeg_rows: dict[str, int] | None = None
+    """Where rows of JPEGs were to be indexed, what became of how many images: INDEXED, ALREADY, or why they stay as they
+    are. None in a plan, and of a pack that was there already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +93,5 @@ class UnpackResult:
     seconds: float
     shards: int | None = None
     """Plain tars; None where files were written."""
+    jpegs_indexed: int = 0
+    """JPEGs among the files whose rows pack indexed: their coefficients are those of the source, their bytes may not be."""

@@ -80,7 +80,10 @@ def unpack(
         _end(os.path.join(target, WORKPLACE))
     except OSError as error:
         raise disk_error(f"{error.filename or target}: {error.strerror}", error.errno, target) from error
-    return UnpackResult(target, len(archives), files, size_bytes, writer.kept, time.monotonic() - began)
+    columns = (archive.index.jpeg_rows for archive in archives)
+    indexed = sum(column.count() for column in columns if column is not None)
+    seconds = time.monotonic() - began
+    return UnpackResult(target, len(archives), files, size_bytes, writer.kept, seconds, jpegs_indexed=indexed)
 
 
 def _shards(path: str, target: str, progress: Progress, began: float) -> UnpackResult:

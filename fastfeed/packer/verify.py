@@ -25,6 +25,7 @@ from fastfeed.archive.shard import CLASS_FIELD, check_header
 from fastfeed.archive.sidecars import RECORD
 from fastfeed.errors import FastfeedError, IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged, UsageError
 from fastfeed.machine import processors
+from fastfeed.packer.pixels import row_findings
 from fastfeed.packer.rules import damaged_columns, index_rules
 from fastfeed.packer.sidecars import sidecar_findings, vouched
 from fastfeed.packer.tape import CHUNK_BYTES, Tape, open_tape
@@ -322,16 +323,23 @@ def _cut(archive: Archive, entry: ShardEntry, first: tuple[int, Place], end: int
         yield located
 
 
-def _member(archive: Archive, position: int, place: Place, tape: Tape) -> Iterator[FastfeedError]:
-    """Header, payload and padding of one member."""
-    size = place.stop - place.start
+def _found_at(archive: Archive, position: int, place: Place, tape: Tape) -> Iterator[FastfeedError]:
+    """Where a member begins, by the index, which the tape then goes to."""
     if place.start != tape.at + tar.BLOCK_BYTES:
         msg = "index and shard disagree where a member begins"
         moved = IndexDamaged(msg, expected=tape.at + tar.BLOCK_BYTES, got=place.start, hint=_RESTORE)
         yield archive.at(moved, position, place)
         tape.skip(place.start - tape.at - tar.BLOCK_BYTES)
+
+
+def _member(archive: Archive, position: int, place: Place, tape: Tape) -> Iterator[FastfeedError]:
+    """Header, payload and padding of one member."""
+    size = place.stop - place.start
+    yield from _found_at(archive, position, place, tape)
     begin = tape.at
-    header, problem, padding = tape.take(tar.BLOCK_BYTES), _payload(place, tape), tape.take(tar.padding_bytes(size))
+    rows = archive.index.jpeg_rows
+    header, problem = tape.take(tar.BLOCK_BYTES), _payload(place, tape, whole=rows is not None and rows.has(place.row))
+    padding = tape.take(tar.padding_bytes(size))
     if tape.at < begin + tar.span_bytes(size):
         return  # the shard ends here
     lost = tape.lost_in(begin, tape.at) if tape.lost else []
@@ -348,16 +356,18 @@ def _member(archive: Archive, position: int, place: Place, tape: Tape) -> Iterat
         yield located
     if problem is not None:
         yield archive.at(problem, position, place)
+    elif rows is not None and tape.payload is not None:
+        yield from row_findings(archive, position, place, tape.payload)
     if padding.strip(b"\0"):
         located = archive.at(ShardDamaged("the padding behind a member is not zeros", hint=_RESTORE), position, place)
         located.start, located.stop = place.stop, place.stop + tar.padding_bytes(size)
         yield located
 
 
-def _payload(place: Place, tape: Tape) -> ShardDamaged | None:
-    """A payload against its checksum; it is kept on the tape where it is small."""
+def _payload(place: Place, tape: Tape, *, whole: bool) -> ShardDamaged | None:
+    """A payload against its checksum; it is kept on the tape where it is small or wanted whole."""
     digest, size = xxhash.xxh3_64(), place.stop - place.start
-    left, tape.payload = size, b"" if size == 0 else None
+    left, tape.payload, pieces = size, b"" if size == 0 else None, list[bytes]()
     while left:
         piece = tape.take(min(left, CHUNK_BYTES))
         if not piece:
@@ -365,6 +375,10 @@ def _payload(place: Place, tape: Tape) -> ShardDamaged | None:
         digest.update(piece)
         left -= len(piece)
         tape.payload = piece if len(piece) == size else None
+        if whole and len(piece) < size:
+            pieces.append(piece)
+    if pieces:
+        tape.payload = b"".join(pieces)
     if digest.intdigest() != place.xxh3:
         msg = "the bytes of a member differ from their checksum"
         return ShardDamaged(msg, expected=f"xxh3 {place.xxh3:016x}", got=digest.hexdigest(), hint=_RESTORE)

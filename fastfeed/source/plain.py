@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from fastfeed.archive import columns
-from fastfeed.archive.catalog import UNREAD, Place, source_of_sample
+from fastfeed.archive.catalog import UNREAD, Place, WithoutRows, source_of_sample
 from fastfeed.archive.columns import BYTES, STARTS, ColumnData
 from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex
 from fastfeed.archive.shard import CLASS_FIELD
@@ -148,7 +148,7 @@ def _strings(values: Sequence[bytes]) -> tuple[object, object]:
     return array("Q", accumulate(map(len, values), initial=0)), b"".join(values)
 
 
-class PlainFiles:
+class PlainFiles(WithoutRows):
     """Samples made of plain files: a Catalog.
 
     Args:

@@ -36,6 +36,7 @@ def test_they_give_the_same(tmp_path: Path):
         assert all((place.xxh3 == UNREAD) == (name != "packed") for place in catalog.places(2))
         assert (catalog.source(2) or b"").removeprefix(b"a.tar/") == b"002.jpg"
         assert catalog.source(2) == source_of_sample(catalog, 2)
+        assert all(catalog.jpeg_rows(2, place) is None for place in catalog.places(2))
         place = list(catalog.places(2))[1]
         error = catalog.at(DecodeError("x"), 2, place)
         assert (error.sample, error.key, error.start, error.stop) == (2, "002", place.start, place.stop)

@@ -209,7 +209,9 @@ def test_i7_rows_of_jpegs_are_a_column_where_any_are_indexed(tmp_path):
     assert index.jpeg_rows is not None
     assert index.jpeg_rows.count() == 2
     assert index.jpeg_rows.of(0, 902) is None
-    assert np.array_equal(index.jpeg_rows.of(1, 902), [600, 700, 900])
+    starts = index.jpeg_rows.of(1, 902)
+    assert starts is not None
+    assert starts.tolist() == [600, 700, 900]
     with pytest.raises(IndexDamaged, match="row 3 of column jpeg_rows says no rows"):
         index.jpeg_rows.of(3, 902)
     file = ColumnFile.parse((tmp_path / "index").read_bytes())

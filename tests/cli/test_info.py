@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from commands import done, record, refused
-from helpers import add_user_columns, make_captioned, make_photos, pack_photos, packed
+from helpers import add_user_columns, encoded, make_captioned, make_photos, pack_photos, packed, photo
+from packing import packed_rows
 
 import fastfeed
 from fastfeed.archive.index import UserColumn
@@ -52,3 +53,11 @@ def test_the_record(tmp_path: Path):
 def test_quiet_is_silent_and_still_fails_where_nothing_is(tmp_path: Path):
     assert done("info", pack_photos(tmp_path), "--quiet") == ""
     assert "no packed dataset is in this folder" in refused("info", tmp_path / "photos", "--quiet", code=9)
+
+
+def test_rows_of_jpegs_are_counted_where_there_are_any(tmp_path: Path):
+    dataset = packed_rows(tmp_path, {"cat/small.jpg": encoded(photo(1, (40, 8)))})
+    assert "row-indexed" in done("info", dataset)
+    fields = record("info", dataset, kind=InfoResult)["datasets"][0]["fields"]
+    assert {field["name"]: field["row_indexed"] for field in fields} == {"cls": 0, "jpg": 3}
+    assert "row-indexed" not in done("info", pack_photos(tmp_path / "plain"))

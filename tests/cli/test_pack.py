@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from commands import done, record, refused
-from helpers import files_below, make_captioned, make_photos, packed
-from packing import Interrupt, interrupt_after
+from helpers import encoded, files_below, make_captioned, make_photos, packed, photo
+from packing import Interrupt, interrupt_after, needs_jpegtran, tree
 
 import fastfeed
 from fastfeed.packer.result import DatasetResult, PackResult
@@ -257,3 +257,26 @@ def test_compression(tmp_path: Path):
     assert found["already_packed"] and found["datasets"][0]["tar_bytes"] > found["datasets"][0]["size_bytes"]
     assert "level and frame_bytes are for compressed shards" in refused("pack", source, tmp_path / "x", "--level", 5, code=2)
     assert "zstd level 5" in done("info", tmp_path / "out")
+
+
+@needs_jpegtran
+def test_rows_of_jpegs_are_planned_told_and_recorded(tmp_path):
+    files = {f"cat/{at}.jpg": encoded(photo(at, (40, 40))) for at in range(3)}
+    tree(tmp_path / "photos", {**files, "cat/small.jpg": encoded(photo(4, (40, 8)))})
+    plan = " ".join(done("pack", tmp_path / "photos", tmp_path / "out", "--jpeg-rows", "--dry-run").split())
+    assert "JPEGs get a restart marker behind each row of blocks, without loss, by jpegtran (libjpeg-turbo version" in plan
+    assert "of those looked at 3 indexed, 1 stays as it is (1 a single row of blocks)" in plan
+    text = done("pack", tmp_path / "photos", tmp_path / "out", "--jpeg-rows")
+    assert "\nRows of JPEGs: 3 indexed, 1 stays as it is (1 a single row of blocks).\n" in text
+    (dataset,) = record("pack", tmp_path / "photos", tmp_path / "again", "--jpeg-rows", kind=PackResult)["datasets"]
+    assert dataset["jpeg_rows"] == {"indexed": 3, "a single row of blocks": 1}
+    packed(tmp_path / "photos", tmp_path / "function", jpeg_rows=True)
+    assert files_below(tmp_path / "out") == files_below(tmp_path / "function")
+
+
+def test_without_jpegtran_there_is_an_install_line(photos: Path, tmp_path: Path):
+    (tmp_path / "bin").mkdir()
+    paragraph = refused("pack", photos, tmp_path / "out", "--jpeg-rows", code=2, env={"PATH": str(tmp_path / "bin")})
+    assert "jpeg_rows (--jpeg-rows) needs the program jpegtran, which is not installed" in paragraph
+    assert "apt-get install libjpeg-turbo-progs" in paragraph
+    assert not (tmp_path / "out").exists()

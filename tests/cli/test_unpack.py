@@ -4,6 +4,7 @@ from pathlib import Path
 
 from commands import done, record, refused
 from helpers import files_below, flip_bit, pack_photos, packed
+from packing import packed_rows
 
 import fastfeed
 from fastfeed.packer.result import UnpackResult
@@ -61,3 +62,8 @@ def test_plain_tars_again(tmp_path: Path):
     assert "plain tars already" in refused("unpack", tmp_path / "out", tmp_path / "out3", "--shards", code=2)
     done("unpack", dataset, tmp_path / "files")
     assert files_below(tmp_path / "files") == files_below(tmp_path / "photos")
+
+
+def test_indexed_rows_are_told(tmp_path: Path):
+    text = " ".join(done("unpack", packed_rows(tmp_path), tmp_path / "out").split())
+    assert "3 JPEGs have rows that pack --jpeg-rows indexed: the coefficients, and so the pixels, are those of the" in text

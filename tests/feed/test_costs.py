@@ -33,7 +33,7 @@ def test_what_is_left_out_costs_nothing():
         ({"num_workers": 8}, {"batch_bytes": 100 * MIB}, {"memory": 1024 * MIB}, ["the kernel kills a worker"]),
         ({"num_workers": 40}, {}, {"soft": 256, "hard": 256, "processors": 64}, ['it ends with "Too many open files"']),
         ({"num_workers": 4, "batches": 2}, {}, {}, ["num_workers=4: 2 batches an epoch"]),
-        ({"num_workers": 4, "multiprocessing_context": "spawn"}, {"unpicklable": "a lambda"}, {}, ["4: spawn pickles"]),
+        ({"num_workers": 4, "multiprocessing_context": "spawn"}, {"unpicklable": "a lambda"}, {}, ["4: spawn gives"]),
         ({"num_workers": 4}, {"daemonic": True}, {}, ["num_workers=4: this process is a daemonic child"]),
         ({"pin_memory": False}, {}, {"gpus": 1}, ["pin_memory=False: copies to the GPU cannot overlap"]),
         ({"pin_memory": True}, {}, {}, ["pin_memory=True has no effect: no GPU"]),

@@ -201,6 +201,16 @@ def lambda_of(samples: Any) -> Any:
     return lambda: samples
 
 
+def of_a_local_kind(batch):
+    return torch.Tensor._make_subclass(type("Local", (torch.Tensor,), {}), torch.ones(len(batch)))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_tensor_of_a_class_that_cannot_be_pickled_is_named():
+    with pytest.raises(Exception, match=r"batch 0 \(pickle of 8 samples\).*Local"):
+        list(DataLoader(Numbers(64), batch_size=8, num_workers=2, collate_fn=of_a_local_kind))
+
+
 def test_a_batch_that_cannot_be_pickled_is_named():
     found = fault(int, collate_fn=lambda_of).value
     assert "batch 0 (pickle of 8 samples): a function cannot be pickled" in str(found)

@@ -134,6 +134,18 @@ def test_nothing_is_left_of_the_memory(photos):
     assert settled(before) == {} and len(kept) == 6
 
 
+def test_memory_of_workers_that_do_not_persist_goes_with_them(photos):
+    large = transforms.Compose([transforms.Resize((200, 200)), transforms.ToTensor()])
+    loader = DataLoader(opened(photos, large), batch_size=4, num_workers=2, persistent_workers=False)
+    batch = next(iter(loader))[0]
+    assert "fastfeed-slot" in Path("/proc/self/maps").read_text()
+    expected = batch.clone()
+    assert len(list(loader)) == 6
+    gc.collect()
+    mapped = {line.split()[4] for line in Path("/proc/self/maps").read_text().splitlines() if "fastfeed-slot" in line}
+    assert len(mapped) <= 2 and torch.equal(batch, expected)  # what is kept, alone, and the table where it will be told
+
+
 def test_a_transform_that_is_given_later_is_read_again(photos):
     dataset = opened(photos, BYTES)
     loader = DataLoader(dataset, 4, num_workers=0)

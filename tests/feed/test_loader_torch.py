@@ -102,6 +102,9 @@ def test_spawned_workers_are_torchs():
         return list(cls(Numbers(5), 2, shuffle=True, num_workers=1, multiprocessing_context="spawn")), torch.get_rng_state()
 
     assert equal(one_epoch(TorchDataLoader), one_epoch(DataLoader))
+    kept: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": "spawn", "persistent_workers": True}
+    theirs, ours = both(lambda cls: cls(Numbers(SIZE), 4, shuffle=True, **kept))
+    assert equal(theirs, ours)
 
 
 def test_a_context_may_be_an_object():

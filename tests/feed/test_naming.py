@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from loading import Numbers
 from torch.utils.data import Subset
+from torchvision.datasets import ImageFolder
 
 from fastfeed.feed.naming import indices_text, plain_index, sample_id, sample_name
 from fastfeed.sample import SampleId
@@ -27,6 +28,15 @@ def test_samples_are_named_through_subsets():
     assert sample_id(twice, 0) == SampleId(position=7, key="k7", source=b"a/7.jpg")
     assert sample_name(twice, 1) == "sample 1 (key 'k5', source 'a/5.jpg')"
     assert sample_name(Numbers(), 4) == "sample 4"
+
+
+def test_files_of_torchvisions_folders_are_named(tmp_path):
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "1.jpg").write_bytes(b"broken")
+    folder = ImageFolder(str(tmp_path))
+    expected = f"sample 0 (path '{tmp_path}/cat/1.jpg')"
+    assert sample_name(folder, 0) == sample_name(Subset(folder, [0]), 0) == expected
+    assert sample_name(folder, 9) == "sample 9"
 
 
 def test_an_attribute_of_that_name_may_be_anything():

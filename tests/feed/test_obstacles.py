@@ -45,11 +45,21 @@ def test_tensors_are_found_wherever_a_dataset_keeps_them():
     assert tensors_on(Holds(images=torch.zeros(2), names=["a"], rows=np.zeros(3)), "meta") is None
 
 
+ON_A_GPU = """
+import json, torch
+from fastfeed.feed.loader import DataLoader
+from test_obstacles import Holds
+loader = DataLoader(Holds(mean=torch.zeros(2, device="cuda")), 3)
+print(json.dumps([[batch.tolist() for batch in loader], loader.num_workers, loader.plan.gate]))
+"""
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 def test_tensors_on_a_gpu_are_read_in_the_main_process():
-    loader = DataLoader(Holds(mean=torch.zeros(2, device="cuda")), 3)
-    assert [batch.tolist() for batch in loader] == [[0, 1, 2]]
-    assert (loader.num_workers, loader.plan.gate) == (0, "cuda")
+    """In a process of its own: once CUDA is in use, memory is pinned by default."""
+    assert printed([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{ON_A_GPU}"]) == [
+        [[0, 1, 2]], 0, "cuda",
+    ]  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------- pickles

@@ -3,8 +3,10 @@
 import copy
 import gc
 import os
+import pickle
 import random
 import time
+import weakref
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -96,9 +98,7 @@ def test_whatever_sees_its_memory_keeps_it(keeper):
     assert handed(slots) is not None
 
 
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, torch.clone, lambda batch: ForkingPickler.loads(ForkingPickler.dumps(batch))]
-)
+@pytest.mark.parametrize("copied", [copy.deepcopy, torch.clone, lambda batch: pickle.loads(pickle.dumps(batch))])
 def test_a_copy_has_memory_of_its_own(copied):
     slots = Slots(1)
     batch = handed(slots)[0]
@@ -149,6 +149,14 @@ def test_batches_of_other_sizes_replace_slots():
         del large
 
 
+def test_a_smaller_batch_brings_no_more_memory_than_its_own():
+    slots = Slots(1)
+    assert handed(slots) is not None
+    made = taken(slots, (40,))
+    found = ForkingPickler.loads(ForkingPickler.dumps(slots.handed([made], TOKEN)))[0]
+    assert found.untyped_storage().nbytes() == 40  # so much torch.save writes, and a queue sends
+
+
 def test_what_two_processes_see_is_never_used_again():
     slots = Slots(2)
     batch = handed(slots)[0]
@@ -161,11 +169,90 @@ def test_what_two_processes_see_is_never_used_again():
     del batch
     gc.collect()
     kept = [handed(slots) for _ in range(3)]
-    assert [one is None for one in kept] == [False, True, True]
+    full = [one is None for one in kept]
     os.write(writing, b"x")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     os.close(reading)
     os.close(writing)
+    assert full == [False, False, True]  # the slot has other memory
+
+
+def test_a_forked_process_gives_nothing_back():
+    slots = Slots(1)
+    batch = handed(slots)[0]
+    child = os.fork()
+    if not child:
+        del batch
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert handed(slots) is None and batch.shape == SHAPE
+
+
+def two_views(batch: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [batch[0], batch[0][1:, ::2]]
+
+
+def twice(batch: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [batch[0], batch[0]]
+
+
+def an_empty_view(batch: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [batch[0], batch[0][:0]]
+
+
+@pytest.mark.parametrize("made_of", [two_views, twice, an_empty_view])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_tensors_of_a_batch_that_share_a_slot_keep_it_together(made_of, kept):
+    slots = Slots(1)
+    made = taken(slots, SHAPE).random_(0, 256)
+    expected = [one.clone() for one in made_of([made])]
+    sent = slots.handed(made_of([made]), TOKEN)
+    del made
+    batch = ForkingPickler.loads(ForkingPickler.dumps(sent))
+    assert equal(batch, expected)
+    batch[0][1] = expected[0][1] = 7
+    assert torch.equal(batch[1], made_of([expected[0]])[1])  # one memory, as before
+    seen, expected_seen = batch[kept], batch[kept].clone()
+    del batch
+    assert handed(slots) is None and torch.equal(seen, expected_seen)
+    del seen
+    assert handed(slots) is not None
+
+
+@pytest.mark.parametrize("address", [torch.Tensor.numpy, torch.utils.dlpack.from_dlpack])
+def test_what_has_the_address_keeps_it_though_the_tensor_moves_to_shared_memory(address):
+    slots = Slots(1)
+    batch = handed(slots)[0]
+    seen, expected = address(batch), batch.clone()
+    batch.share_memory_()
+    assert handed(slots) is None
+    del batch
+    assert handed(slots) is None and torch.equal(torch.as_tensor(seen), expected)
+    del seen
+    assert handed(slots) is not None
+
+
+def test_what_a_layout_does_not_tell_goes_the_usual_way():
+    slots = Slots(1)
+    made = taken(slots, (2, 2), torch.float32).fill_(2.0)
+    batch = [made.view(torch.complex64).conj(), made.detach().requires_grad_()]
+    assert slots.handed(batch, TOKEN)[0] is batch[0] and slots.handed(batch, TOKEN)[1] is batch[1]
+
+
+def test_without_a_slot_there_is_no_descriptor():
+    before = len(os.listdir("/proc/self/fd"))
+    slots = Slots(4)
+    assert len(os.listdir("/proc/self/fd")) == before and not slots.holds(torch.empty(3).untyped_storage())
+
+
+def test_a_kept_batch_keeps_its_own_memory_alone(shelf):
+    slots = Slots(3)
+    kept = handed(slots)
+    others = [handed(slots), handed(slots)]
+    watched = [weakref.ref(memory) for memories in shelf._memories.values() for memory in memories.values()]
+    shelf._memories.clear()
+    del others
+    assert len(watched) == 3 and sum(memory() is not None for memory in watched) == 1 and kept[0].shape == SHAPE
 
 
 def test_workers_that_are_started_meanwhile_cost_no_slot():

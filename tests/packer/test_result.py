@@ -6,7 +6,7 @@ import json
 from helpers import make_photos, packed
 from rowsets import Samples
 
-from fastfeed.packer.result import DatasetResult, PackResult
+from fastfeed.packer.result import DatasetResult, PackResult, told_outcomes
 
 
 def test_every_source_tells_the_same_things(tmp_path):
@@ -25,3 +25,9 @@ def test_every_source_tells_the_same_things(tmp_path):
 
 def test_records_do_not_change():
     assert PackResult.__dataclass_params__.frozen and DatasetResult.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def test_what_became_of_rows_in_words():
+    assert told_outcomes({"indexed": 1200, "with such markers already": 3}) == "1,200 indexed, 3 with such markers already"
+    assert told_outcomes({"no JPEG": 2, "damaged": 1}) == "3 stay as they are (1 damaged, 2 no JPEG)"
+    assert told_outcomes({}) == "none is an image"

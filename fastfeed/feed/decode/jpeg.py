@@ -3,11 +3,11 @@
 What is decoded equals those rows of a decoder that decodes everything, bit for bit. Three ways, by what the file allows:
 
 - **rows**: a file with a restart marker at each MCU row, whose places are known (pack --jpeg-rows). Header, the rows that are
-  needed with one more on either side, and an end marker are a smaller JPEG.
+  needed, and an end marker are a smaller JPEG.
 - **top**: a file with one interleaved baseline scan. Its header is given a smaller height, and the decoder stops there.
 - **whole**: any other (progressive, several scans).
 
-One row of context, because decoders interpolate subsampled colours from the rows above and below.
+A row of pixels may need the one above or below as well, because subsampled colours are interpolated (see _needed).
 
 What libjpeg-turbo would decode with a warning is not decoded here: Pillow decides about such files.
 
@@ -45,7 +45,7 @@ _BEGINNING = 14
 _LEAST_SCAN = 6
 _MARK = 0xFF
 _GRAY, _COLOUR = 1, 3
-_BITS = 8
+_BITS = _BLOCK = 8
 _RESTARTS = 8
 _HARMLESS = re.compile("extraneous bytes before marker 0xd[0-79]")
 """What the decoder says of the rows that a smaller height left over. It tells its first warning: there was none before."""
@@ -206,7 +206,7 @@ def decode(  # noqa: PLR0917
     if rows is not None and len(rows) > 2:  # noqa: PLR2004 - two places are one row
         cut, first, height = _cut_rows(data, header, top, bottom, rows)
         return _run(cut, header.width, height, first, colours)
-    height = _least_height(header, bottom)
+    _, height = _needed(header, top, bottom)
     if height == header.height or not header.cuttable or not _ends(data, header):
         return _run(data, header.width, header.height, 0, colours)
     at = header.height_at
@@ -223,10 +223,20 @@ def keep(decoded: Decoded) -> None:
     _SCRATCH.leave(decoded.memory)
 
 
-def _least_height(header: Header, bottom: int) -> int:
-    """Rows to decode so that those above bottom are right: whole MCU rows, and one more."""
-    rows = header.mcu_rows
-    return min(header.height, (-(-bottom // rows) + 1) * rows)
+def _needed(header: Header, top: int, bottom: int) -> tuple[int, int]:
+    """Rows [first, last) whose data the rows [top, bottom) are made of.
+
+    Of colours at half the rows libjpeg's "fancy" upsampling takes the nearest row, which a row of pixels shares with its
+    partner in the pair, and of the two beside it the nearer: above for the upper of a pair, below for the lower. Colours at all
+    rows need no other row; at a quarter (none are interpolated today) a row of MCUs on either side is always enough.
+    """
+    if header.mcu_rows <= _BLOCK:
+        above = below = 0
+    elif header.mcu_rows == 2 * _BLOCK:
+        above, below = 1 - top % 2, 1 - bottom % 2
+    else:
+        above = below = header.mcu_rows
+    return max(0, top - above), min(header.height, bottom + below)
 
 
 def _ends(data: bytes | memoryview, header: Header) -> bool:
@@ -249,10 +259,12 @@ def _cut_rows(  # noqa: PLR0917
     step, last = header.mcu_rows, len(rows) - 2
     if int(rows[0]) != header.scan or last + 1 != -(-header.height // step) or int(rows[-1]) + 2 > len(data):
         raise Odd("rows of another file")
-    above, below = max(0, top // step - 1), min(last, -(-bottom // step))
+    needed, end = _needed(header, top, bottom)
+    above, below = needed // step, -(-end // step) - 1
     start, stop = int(rows[above]), int(rows[below + 1])
     head = int(rows[0])
-    first, height = above * step, min(header.height, (below + 1) * step) - above * step
+    first = above * step
+    height = end - first
     part = bytearray(data[:head])
     part[header.height_at : header.height_at + 2] = height.to_bytes(2, "big")
     part += data[start:stop]

@@ -12,6 +12,7 @@ from fastfeed.errors import SourceUnreadable
 from fastfeed.packer.compression import encoder_of, prove_frames
 from fastfeed.packer.rows.plan import RowPlan, RowShard, plan_rows
 from fastfeed.packer.rows.source import RowFacts, RowSource
+from fastfeed.packer.rows.transcode import jpegtran_of
 from fastfeed.sample import SkipList, printable
 from fastfeed.source.scan import LeftOut
 from fastfeed.trace import QUIET, Progress
@@ -55,7 +56,7 @@ class RowJob:
     config: PackConfig
     rows: RowConfig
     images: ImageConfig = field(default_factory=ImageConfig)
-    """How the source makes images smaller: an option that a rerun must have as well."""
+    """How the source changes images: an option that a rerun must have as well."""
     exclude: SkipList = field(default_factory=SkipList)
     workers: int | None = None
     progress: Progress = QUIET
@@ -70,10 +71,9 @@ class RowJob:
         self.facts = self.source.facts()
         options = options_of(self.config, self.rows, name=self.name, exclude=self.exclude)
         if self.images.changes:
-            options.update(asdict(self.images))
-        self.identity = as_json(
-            {"writer": WRITER, "options": options, "source": self.facts.identity, **encoder_of(self.config)}
-        )
+            options.update(self.images.record())
+        encoders = {**encoder_of(self.config), **jpegtran_of(self.images)}
+        self.identity = as_json({"writer": WRITER, "options": options, "source": self.facts.identity, **encoders})
 
     @property
     def decides(self) -> Mapping[str, Any]:

@@ -1,10 +1,12 @@
 """The end of a pack of rows: the shards' records become index and manifest."""
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.index import IndexData, UserColumn
 from fastfeed.archive.manifest import Manifest, ShardEntry
 from fastfeed.errors import SourceUnreadable
@@ -44,7 +46,10 @@ def publish_rows(folder: str, plan: RowPlan, records: Iterable[RowRecord], about
         members_per_sample=chain.from_iterable(record.members_per_sample for record in found),
         sources=distinct_sources(found), fields=_field_numbers(found, fields), offsets=_column(found, "offset", "Q"),
         sizes=sizes,
-        records={"xxh3": _column(found, "xxh3", "Q"), **{name: _column(found, name, kind) for name, kind in _PROBED.items()}},
+        records={
+            "xxh3": _column(found, "xxh3", "Q"), **{name: _column(found, name, kind) for name, kind in _PROBED.items()},
+            **_jpeg_rows(found),
+        },
         user=_user_columns(found, about["columns"]),
     )  # fmt: skip
     facts = DatasetFacts(
@@ -56,11 +61,29 @@ def publish_rows(folder: str, plan: RowPlan, records: Iterable[RowRecord], about
     return publish_parts(folder, facts, data=data, shards=entries, left_out=plan.left_out)
 
 
+def counted(records: Iterable[RowRecord], outcomes: "Counter[str]") -> Iterator[RowRecord]:
+    """Records as they pass, what became of their images whose rows were to be indexed added up."""
+    for record in records:
+        outcomes.update(record.outcomes)
+        yield record
+
+
 def _column(records: Sequence[RowRecord], name: str, kind: str) -> "array[int]":
     joined: array[int] = array(kind)
     for record in records:
         joined.extend(record.members[name])
     return joined
+
+
+def _jpeg_rows(records: Sequence[RowRecord]) -> dict[str, object]:
+    """The two columns of row-indexed JPEGs, where rows were to be indexed."""
+    if not any(record.pixels for record in records):
+        return {}
+    rows, pixels = ByteStrings(), array("Q")
+    for record in records:
+        rows.extend(record.jpeg_rows)
+        pixels.extend(record.pixels)
+    return {"jpeg_rows": rows, "pixels_xxh3": pixels}
 
 
 def _field_numbers(records: Sequence[RowRecord], fields: Sequence[str]) -> "array[int]":

@@ -43,11 +43,11 @@ class Encoder:
     Args:
         names: How values become fields.
         classes: Names of the classes, None where they are numbers.
-        images: How images are made smaller.
+        images: How images are changed.
     """
 
     def __init__(self, names: Names, classes: tuple[str, ...] | None, images: ImageConfig) -> None:
-        self.names, self.labels, self.classes = names, LabelReader(classes), classes
+        self.names, self.labels, self.classes, self.images = names, LabelReader(classes), classes, images
         self._reencoder = Reencoder(images) if images.changes else None
 
     def row(self, key: str, values: Mapping[str, Any]) -> Row:
@@ -264,7 +264,7 @@ class GreedyShards:
         order = RowOrder(
             number=number, target=target, part=self.journal.path(f"{os.path.basename(target)}.{os.getpid()}.part"),
             record=record, digest=self._identity, numbers=[], keys=[], write_cls=self.config.write_cls,
-            framing=self.config.framing,
+            framing=self.config.framing, jpeg_rows=self.encoder.images.jpeg_rows,
         )  # fmt: skip
         writer, size, count = RowShardWriter(order, self.progress.advance), 0, 0
         self._open_keys = writer.record.keys

@@ -1,13 +1,14 @@
-"""Images made smaller while they are packed: only the fields that may be, and never a mask, a box or a class unasked.
+"""Images that change while they are packed: made smaller, then their rows indexed (packer/rows/transcode.py).
 
-The rules: nothing is enlarged; the format stays (PNG never becomes JPEG, and a lossless WebP stays lossless); what no option
-changes keeps its very bytes, and so does a JPEG or lossy WebP that was only to be re-encoded and would not get smaller; the
-original width and height become columns; a JPEG that is written gets a restart marker a row of blocks (ITU-T T.81, F.1.1.5.2),
-so that rows can be found in it.
+Made smaller are only the fields that may be, and never a mask, a box or a class unasked. The rules: nothing is enlarged; the
+format stays (PNG never becomes JPEG, and a lossless WebP stays lossless); what no option changes keeps its very bytes, and so
+does a JPEG or lossy WebP that was only to be re-encoded and would not get smaller; the original width and height become
+columns; a JPEG that is written gets a restart marker a row of blocks (ITU-T T.81, F.1.1.5.2), so that rows can be found in it.
 """
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
@@ -15,10 +16,12 @@ from typing import Any, cast
 
 from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.config import ImageConfig
-from fastfeed.errors import SourceAmbiguous, UsageError
-from fastfeed.media import is_image_field, is_lossless_webp
+from fastfeed.errors import SourceAmbiguous, SourceUnreadable, UsageError
+from fastfeed.media import Codec, is_image_field, is_lossless_webp, sniff
+from fastfeed.packer.result import told_outcomes
 from fastfeed.packer.rows.fork import ask
 from fastfeed.packer.rows.source import Reading, Row, RowFacts, RowFailed, RowMember, RowSource, Scalar
+from fastfeed.packer.rows.transcode import index_rows, jpegtran
 
 _PROBED_ROWS = 16
 _HARMLESS = frozenset({CLASS_FIELD, "txt"})
@@ -41,7 +44,7 @@ class NotReencoded(ValueError):
 
 
 class Reencoder:
-    """Makes images of samples smaller.
+    """Makes images of samples smaller, and indexes the rows of JPEGs.
 
     Args:
         config: What is wanted.
@@ -70,7 +73,7 @@ class Reencoder:
         if wrong and fields:
             msg = f"only_field names {', '.join(wrong)}, which {'is' if len(wrong) == 1 else 'are'} no image field here"
             raise UsageError(msg, path=where, expected=f"among {', '.join(images) or 'none'}", got=", ".join(wrong))
-        if self.config.only_field:
+        if self.config.only_field or not self.config.changes_pixels:
             return
         others = [name for name in fields if name not in _HARMLESS and name not in images[:1]]
         if len(images) > 1 or others:
@@ -80,6 +83,8 @@ class Reencoder:
 
     def columns(self, fields: Sequence[str]) -> tuple[str, ...]:
         """The typed columns that are added to samples with these fields."""
+        if not self.config.changes_pixels:
+            return ()
         images = self.config.only_field or tuple(name for name in fields if is_image_field(name))
         return tuple(("" if len(images) == 1 else f"{name}.") + side for name in images for side in (_WIDTH, _HEIGHT))
 
@@ -90,7 +95,7 @@ class Reencoder:
             UsageError: A column is called as one that is added.
             SourceAmbiguous: Columns may be boxes, and only_field does not say that images change all the same.
         """
-        if not self.config.only_field and (boxes := _boxes(tuple(names))):
+        if not self.config.only_field and self.config.changes_pixels and (boxes := _boxes(tuple(names))):
             msg = f"samples have columns that may speak of their image's pixels: {', '.join(boxes)}"
             hint = _hint(next(filter(is_image_field, fields), "jpg"))
             raise SourceAmbiguous(msg, path=where, hint=hint)
@@ -102,13 +107,29 @@ class Reencoder:
             raise UsageError(msg, path=where, expected="another name", got=repr(twice), hint=hint)
 
     def apply(self, row: Row) -> Row:
-        """A sample with its images made smaller.
+        """A sample with its images changed.
 
         Raises:
             SourceAmbiguous: As prove().
-            UsageError: As prove_columns().
-            NotReencoded: An image that cannot be.
+            UsageError: As prove_columns(), and where jpegtran is not installed.
+            SourceUnreadable: jpegtran was killed.
+            NotReencoded: An image that cannot be made smaller.
         """
+        row = self._smaller(row) if self.config.changes_pixels else row
+        return self._indexed(row) if self.config.jpeg_rows else row
+
+    def _indexed(self, row: Row) -> Row:
+        """A sample with the rows of its images indexed."""
+        members, indexed = list[RowMember](), {}
+        for member in row.members:
+            is_image = is_image_field(member.field) or sniff(member.data[:64]) is not Codec.UNKNOWN
+            if is_image and member.field in (self.config.only_field or (member.field,)):
+                data, indexed[member.field] = index_rows(member.data)
+                member = member._replace(data=data)  # noqa: PLW2901 - the same member
+            members.append(member)
+        return replace(row, members=tuple(members), indexed=indexed)
+
+    def _smaller(self, row: Row) -> Row:
         if not self.config.only_field:  # else a sample without that field is no fault
             self.prove([member.field for member in row.members], "")
         wanted = self.config.only_field or tuple(m.field for m in row.members if is_image_field(m.field))
@@ -234,7 +255,7 @@ def _resized(image: Any, size: tuple[int, int]) -> Any:  # noqa: ANN401 - PIL im
 
 
 class ReencodedRows:
-    """Rows whose images are made smaller.
+    """Rows whose images are changed.
 
     Args:
         inner: The rows as they are.
@@ -257,27 +278,38 @@ class ReencodedRows:
         self._reencoder.prove_columns(facts.columns or (), facts.fields, facts.layout)
         numbers = sorted({at * (facts.count - 1) // max(1, _PROBED_ROWS - 1) for at in range(_PROBED_ROWS)})
         reading = Reading()
-        before, after = ask(lambda: self._look(numbers), reading)  # a live object here stays as it is, for its workers
+        # a live object here stays as it is, for its workers
+        before, after, outcomes = ask(lambda: self._look(numbers), reading)
         reading.close()
         share = after / before if before else 1.0
-        wanted = {name: value for name, value in asdict(self.config).items() if value not in {None, False, ()}}
-        told = ", ".join(f"{name} {value}" if value is not True else name for name, value in wanted.items())
+        encoders = {"encoders": self._reencoder.versions()} if self.config.changes_pixels else {}
         return replace(
-            facts, source_bytes=int(facts.source_bytes * share), exact=False,
-            identity={**facts.identity, "encoders": self._reencoder.versions()},
-            extra_columns=self._reencoder.columns(facts.fields),
-            why=(*facts.why, f"images are re-encoded ({told}): about {share:.0%} of their bytes stay"),
+            facts, source_bytes=int(facts.source_bytes * share), exact=False, identity={**facts.identity, **encoders},
+            extra_columns=self._reencoder.columns(facts.fields), why=(*facts.why, *self._why(share, outcomes)),
         )  # fmt: skip
 
-    def _look(self, numbers: Sequence[int]) -> tuple[int, int]:
-        """Bytes of some rows, before and after."""
-        before = after = 0
+    def _why(self, share: float, outcomes: Mapping[str, int]) -> Iterator[str]:
+        """What is done to images, and what it came to with those that were looked at."""
+        if self.config.changes_pixels:
+            wanted = {name: value for name, value in asdict(self.config).items() if value not in {None, False, ()}}
+            wanted.pop("jpeg_rows", None)
+            told = ", ".join(f"{name} {value}" if value is not True else name for name, value in wanted.items())
+            yield f"images are re-encoded ({told}): about {share:.0%} of their bytes stay"
+        if self.config.jpeg_rows:
+            what = "JPEGs get a restart marker behind each row of blocks, without loss"
+            looked = f"of those looked at {told_outcomes(outcomes)}, in {share:.1%} of their bytes"
+            yield f"{what}, by jpegtran ({jpegtran().version}): {looked}"
+
+    def _look(self, numbers: Sequence[int]) -> tuple[int, int, dict[str, int]]:
+        """Bytes of some rows, before and after, and what indexing their images came to."""
+        before, after, outcomes = 0, 0, Counter[str]()
         for number, row in zip(numbers, self.inner.rows(numbers), strict=True):
             changed = self._one(number, row)
             if isinstance(row, Row) and isinstance(changed, Row):
                 before += sum(len(member.data) for member in row.members)
                 after += sum(len(member.data) for member in changed.members)
-        return before, after
+                outcomes.update(index.outcome for index in (changed.indexed or {}).values())
+        return before, after, dict(outcomes)
 
     def rows(self, numbers: Sequence[int]) -> Iterator[Row | RowFailed]:
         """Rows in order."""
@@ -289,7 +321,7 @@ class ReencodedRows:
             return row
         try:
             return self._reencoder.apply(row)
-        except (NotReencoded, SourceAmbiguous, UsageError) as error:
+        except (NotReencoded, SourceAmbiguous, SourceUnreadable, UsageError) as error:
             name = next((member.source for member in row.members if member.source), f"sample {number}")
             return RowFailed(number, name, "unreadable", str(error))
 

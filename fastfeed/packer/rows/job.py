@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +20,7 @@ from fastfeed.packer.crew import Crew, Process, start_worker
 from fastfeed.packer.journal import Journal
 from fastfeed.packer.result import DatasetResult, PackResult
 from fastfeed.packer.rows.asked import Planned, RowJob, shown
-from fastfeed.packer.rows.finish import publish_rows
+from fastfeed.packer.rows.finish import counted, publish_rows
 from fastfeed.packer.rows.plan import RowPlan, RowShard
 from fastfeed.packer.rows.record import RowRecord
 from fastfeed.packer.rows.standing import compare_job, compare_published
@@ -90,10 +91,12 @@ def _run(job: RowJob, journal: Journal, *, overwrite: bool, on_plan: Callable[[P
         on_plan(_result(job, plan, began, dry_run=True))
     writing = _Writing(job, journal)
     plan = writing.until_whole(plan, failed)
-    manifest = publish_rows(job.destination, plan, writing.records(plan), _about(job, plan))
+    outcomes = Counter[str]()
+    manifest = publish_rows(job.destination, plan, counted(writing.records(plan), outcomes), _about(job, plan))
     journal.finish()
     tell_kept(journal, writing.kept)
-    return _result(job, plan, began, manifest=manifest, written=writing.written)
+    result = _result(job, plan, began, manifest=manifest, written=writing.written)
+    return replace(result, datasets=(replace(result.datasets[0], jpeg_rows=dict(outcomes) or None),))
 
 
 def _about(job: RowJob, plan: RowPlan) -> dict[str, Any]:
@@ -182,7 +185,7 @@ class _Writing(Hearing):
             part=self.journal.path(f"{shard.file}.{os.getpid()}.part"), digest=plan.digest(shard, self.job.decides),
             numbers=list(plan.rows[shard.first : shard.stop]), keys=list(plan.keys[shard.first : shard.stop]),
             write_cls=self.job.config.write_cls, go_on=self.job.config.on_error == "skip",
-            framing=self.job.config.framing,
+            framing=self.job.config.framing, jpeg_rows=self.job.images.jpeg_rows,
         )  # fmt: skip
 
     def _record(self, shard: RowShard) -> str:

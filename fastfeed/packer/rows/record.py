@@ -9,11 +9,12 @@ from itertools import accumulate, pairwise
 from typing import Any, BinaryIO
 
 from fastfeed.archive import columns
+from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.columns import BYTES, ColumnData, proven_columns
 from fastfeed.errors import FastfeedError
 from fastfeed.media import Probe
 from fastfeed.packer.rows.scalars import ScalarColumn
-from fastfeed.packer.rows.source import Scalar
+from fastfeed.packer.rows.source import RowIndex, Scalar
 
 _NO_LABEL = -(1 << 63)
 _MEMBERS = {
@@ -50,6 +51,12 @@ class RowRecord:
     tar_bytes: int = 0
     order: str = ""
     """Digest of the order that it was written for."""
+    jpeg_rows: ByteStrings = field(default_factory=ByteStrings)
+    """A member a row, where rows of JPEGs are indexed; else without rows."""
+    pixels: "array[int]" = field(default_factory=lambda: array("Q"))
+    """The same: the digest of the decoded pixels."""
+    outcomes: dict[str, int] = field(default_factory=dict)
+    """What became of the images whose rows were to be indexed, and of how many."""
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def label(self, at: int) -> int | None:
@@ -104,6 +111,14 @@ class RowRecord:
         columns["codec"].append(probe.codec)
         columns["orientation"].append(probe.orientation)
 
+    def add_rows(self, index: RowIndex | None) -> None:
+        """What became of the rows of the member that was added last; None for one that is no image."""
+        starts, pixels = (b"", 0) if index is None else (index.starts, index.pixels)
+        self.jpeg_rows.extend([starts])
+        self.pixels.append(pixels)
+        if index is not None:
+            self.outcomes[index.outcome] = self.outcomes.get(index.outcome, 0) + 1
+
     def samples(self) -> Iterator[tuple[str, list[tuple[str, int]]]]:
         """Key, and field and checksum of each member, sample by sample."""
         first, fields, sums = 0, self.members["field"], self.members["xxh3"]
@@ -136,8 +151,11 @@ class RowRecord:
                 listed.append(ColumnData(table, "value", kind, content))
         facts = {
             "sha256": self.sha256, "order": self.order, "size_bytes": self.size_bytes, "tar_bytes": self.tar_bytes,
-            "fields": self.fields, "columns": list(self.scalars),
+            "fields": self.fields, "columns": list(self.scalars), "outcomes": self.outcomes,
         }  # fmt: skip
+        if self.pixels:
+            listed.append(ColumnData("member", "jpeg_rows", BYTES, (self.jpeg_rows.starts, self.jpeg_rows.data)))
+            listed.append(ColumnData("member", "pixels", "uint64", (self.pixels,)))
         listed.append(ColumnData("shard", "facts", BYTES, _texts([json.dumps(facts)])))
         columns.write(file, tables, listed)
 
@@ -167,8 +185,20 @@ class _Raw:
             labels=self._numbers("sample", "label", "q"), sources=self._texts("member", "source"), fields=fields,
             members={name: self._numbers("member", name, code) for name, (_, code) in _MEMBERS.items()},
             scalars={name: self._scalars(number) for number, name in enumerate(names)},
+            jpeg_rows=self._jpeg_rows(), pixels=self._numbers("member", "pixels", "Q") if self._has_rows else array("Q"),
             _numbers={name: number for number, name in enumerate(fields)}, **facts,
         )  # fmt: skip
+
+    @property
+    def _has_rows(self) -> bool:
+        return ("member", "jpeg_rows") in self._columns
+
+    def _jpeg_rows(self) -> ByteStrings:
+        found = ByteStrings()
+        if self._has_rows:
+            found.starts = self._numbers("member", "jpeg_rows", "Q")
+            found.data = bytearray(self._part("member", "jpeg_rows", 1))
+        return found
 
     def _scalars(self, number: int) -> ScalarColumn:
         return ScalarColumn(

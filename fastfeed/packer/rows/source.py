@@ -24,6 +24,17 @@ Scalar = bool | int | float | str
 """What a typed column can hold."""
 
 
+class RowIndex(NamedTuple):
+    """What became of an image whose rows were to be indexed."""
+
+    outcome: str
+    """One of packer/rows/transcode.py's, as it is told to the user."""
+    starts: bytes = b""
+    """A row of the column jpeg_rows; empty where they are not indexed."""
+    pixels: int = 0
+    """Digest of the decoded pixels; 0 where they are not indexed."""
+
+
 class RowMember(NamedTuple):
     """One field of a sample."""
 
@@ -46,6 +57,8 @@ class Row:
     """A name that the sample brings along, where names cannot be known before reading (iterables)."""
     holds_class: bool = False
     """Its class is in a member cls of its own, which is carried as it is, --no-cls or not: none is added."""
+    indexed: Mapping[str, RowIndex] | None = None
+    """By field, of its images whose rows were to be indexed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ that differs is named. One process: an iterable has one reader.
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -22,13 +23,14 @@ from fastfeed.packer.journal import Journal
 from fastfeed.packer.result import DatasetResult, PackResult
 from fastfeed.packer.rows import huggingface
 from fastfeed.packer.rows.asked import as_json, options_of
-from fastfeed.packer.rows.finish import publish_rows
+from fastfeed.packer.rows.finish import counted, publish_rows
 from fastfeed.packer.rows.greedy import KEY, Encoder, GreedyShards, Wanted
 from fastfeed.packer.rows.images import Reencoder
 from fastfeed.packer.rows.labels import keep_unlabelled
 from fastfeed.packer.rows.python import about_bytes, as_dict
 from fastfeed.packer.rows.source import PROBE_BYTES, PROBES
 from fastfeed.packer.rows.standing import compare_rows, refuse_splits
+from fastfeed.packer.rows.transcode import jpegtran_of
 from fastfeed.packer.rows.values import Names
 from fastfeed.packer.writing import held_journal
 from fastfeed.sample import SkipList
@@ -64,8 +66,10 @@ class StreamJob:
         """What a rerun must find equal, besides the samples."""
         options = options_of(self.config, self.rows, name=self.name, exclude=self.exclude)
         if self.images.changes:
-            options["images"] = {**asdict(self.images), **Reencoder(self.images).versions()}
-        return as_json({"writer": WRITER, "options": options, "source": {"type": self.where}, **encoder_of(self.config)})
+            versions = Reencoder(self.images).versions() if self.images.changes_pixels else {}
+            options["images"] = {**self.images.record(), **versions}
+        encoders = {**encoder_of(self.config), **jpegtran_of(self.images)}
+        return as_json({"writer": WRITER, "options": options, "source": {"type": self.where}, **encoders})
 
 
 def pack_stream(job: StreamJob, *, overwrite: bool = False) -> PackResult:
@@ -135,9 +139,12 @@ def _run(job: StreamJob, journal: Journal, *, overwrite: bool) -> PackResult:
         "compression": compression_of(job.config),
     }  # fmt: skip
     plan = writing.plan()
-    manifest = publish_rows(job.destination, plan, writing.records(), about)
+    outcomes = Counter[str]()
+    manifest = publish_rows(job.destination, plan, counted(writing.records(), outcomes), about)
     journal.finish()
-    return _finished(_result(job, manifest, began, (*why, *encoder.names.why)), writing, plan.left_out)
+    result = _result(job, manifest, began, (*why, *encoder.names.why))
+    result = replace(result, datasets=(replace(result.datasets[0], jpeg_rows=dict(outcomes) or None),))
+    return _finished(result, writing, plan.left_out)
 
 
 def _finished(result: PackResult, writing: GreedyShards, left_out: tuple[LeftOut, ...]) -> PackResult:
@@ -152,7 +159,7 @@ def _finished(result: PackResult, writing: GreedyShards, left_out: tuple[LeftOut
 
 def _columns(job: StreamJob, names: Names) -> tuple[str, ...] | None:
     """Typed columns: those that are settled, and what re-encoding adds."""
-    return tuple(names.columns or ()) if not job.images.changes else None
+    return tuple(names.columns or ()) if not job.images.changes_pixels else None
 
 
 def _settled(job: StreamJob) -> tuple[Iterator[dict[str, Any]], Encoder, tuple[str, ...]]:

@@ -47,6 +47,8 @@ class RowOrder:
 
     framing: Sequence[int] | None = None
     """Level and frame_bytes of a compressed shard."""
+    jpeg_rows: bool = False
+    """Whether rows of JPEGs are to be indexed."""
 
     @property
     def doing(self) -> str:
@@ -163,6 +165,8 @@ class RowShardWriter:
             seen = probe(data) if size and data[0] in FIRST_BYTES else NOT_AN_IMAGE
             made = label is not None and name == CLASS_FIELD
             self.record.add_member(name, source, offset=at + block, size_bytes=size, xxh3=digest(data), probe=seen, made=made)
+            if self.order.jpeg_rows:
+                self.record.add_rows(row.indexed.get(name) if row.indexed else None)
             at += block + size + -size % block
             self._bytes += size
         out.write(*pieces)

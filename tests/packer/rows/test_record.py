@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from fastfeed.media import Codec, Probe
 from fastfeed.packer.rows.record import RowRecord
+from fastfeed.packer.rows.source import RowIndex
 
 SAMPLES = st.lists(
     st.tuples(
@@ -62,6 +63,22 @@ def test_a_record_comes_back(tmp_path_factory, samples):
     assert list(found.samples()) == [
         (f"k{at}", [(name, 2**64 - 1 - at) for name, _ in members]) for at, (members, _, _) in enumerate(samples)
     ]
+
+
+def test_rows_of_jpegs_come_back_where_they_were_wanted(tmp_path):
+    record = record_of([([("jpg", "a"), ("txt", "b")], 3, {}), ([("jpg", "c")], 4, {})])
+    assert not record.pixels
+    for index in (RowIndex("indexed", b"12345678", 2**64 - 1), None, RowIndex("no JPEG")):
+        record.add_rows(index)
+    with open(tmp_path / "record", "wb") as file:
+        record.save(file)
+    found = RowRecord.load(str(tmp_path / "record"))
+    assert found is not None
+    assert list(found.jpeg_rows) == [b"12345678", b"", b""]
+    assert found.pixels.tolist() == [2**64 - 1, 0, 0]
+    assert found.outcomes == {"indexed": 1, "no JPEG": 1}
+    found.jpeg_rows.extend([b"x"])
+    assert found.jpeg_rows[3] == b"x"
 
 
 def test_a_damaged_record_is_none(tmp_path):
