@@ -47,6 +47,7 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
     Args:
         path: The folder of one dataset: the destination of pack, or the split's folder in it.
         transform: Called with the image of a pair, or with the dict of a sample; or a mapping field -> function for dicts.
+            For an image it may also be a Compose of albumentations, called with image=array, or fastfeed.Views.
         target_transform: Called with the target of a pair, or with the class of a dict.
         decode: How images are decoded where the first steps of the transform are known (feed/decode). "exact": each pixel as
             the installed Pillow and torchvision make it. "close": bilinear resizing by torch's antialiased kernel, at most 2

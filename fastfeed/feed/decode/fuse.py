@@ -2,8 +2,8 @@
 
 Everything from the first step on that is not known (known.py) is called as it is, on what it would have got.
 
-A step that makes a tensor of bytes changes no value, and the crops, flips and resizing behind it are the same for tensors, by
-torchvision's own kernel. So they are done first, and it is done to their result.
+Steps that make a tensor, and change it value by value, give the same behind crops and flips as before them. So these are done
+first. Resizing of bytes is too, by torchvision's own kernel for tensors; that of floats is called on what was cropped.
 """
 
 import sys
@@ -25,15 +25,17 @@ Own = Callable[[Any], Any]
 
 _CONTAINERS = frozenset({f"{V1}.Compose", f"{V2}._container.Compose", "torch.nn.modules.container.Sequential"})
 _PRESET = "torchvision.transforms._presets.ImageClassification"
+_TO_IMAGE = f"{V2}._type_conversion.ToImage"
 _TO_BYTES = frozenset({
-    f"{V1}.PILToTensor", f"{V2}._type_conversion.PILToTensor", f"{V2}._type_conversion.ToImage", f"{TIMM}.MaybePILToTensor",
+    f"{V1}.PILToTensor", f"{V2}._type_conversion.PILToTensor", _TO_IMAGE, f"{TIMM}.MaybePILToTensor",
 })  # fmt: skip
 """Steps that make a tensor of bytes."""
 _TO_TENSOR = _TO_BYTES | {f"{V1}.ToTensor", f"{V2}._deprecated.ToTensor", f"{TIMM}.MaybeToTensor"}
 _TO_DTYPE = f"{V2}._misc.ToDtype"
+_TO_PURE = f"{V2}._type_conversion.ToPureTensor"
 _BY_VALUE = frozenset({
     f"{V1}.ConvertImageDtype", f"{V1}.Normalize", _TO_DTYPE, f"{V2}._misc.ConvertImageDtype",
-    f"{V2}._misc.Normalize", f"{V2}._type_conversion.ToPureTensor",
+    f"{V2}._misc.Normalize", _TO_PURE,
 })  # fmt: skip
 """Steps whose every output value follows from one input value and its channel."""
 
@@ -60,6 +62,8 @@ class Recipe:
     """Why the step behind those is not fused; None where all are."""
     seen: tuple[tuple[Any, dict[str, Any]], ...]
     """The steps and containers with their attributes as they were, to tell whether they have been changed."""
+    shows_image: bool = False
+    """Whether code that is not torchvision's or timm's may see Pillow's image."""
     views: tuple["Recipe", ...] = ()
     """Of Views, what each of its transforms becomes; then nothing is fused or called here."""
     arrays: Arrays | None = None
@@ -74,18 +78,6 @@ class Recipe:
         """What is called for one sample behind so many of the fused steps."""
         moved = tuple(one.own for one in self.fused[:done] if one.moved)
         return (*moved, *(one.own for one in self.fused[done:]), *self.to_tensor, *self.tail)
-
-    @property
-    def shows_image(self) -> bool:
-        """Whether code that is not torchvision's or timm's may see Pillow's image."""
-        if self.to_tensor or self.moved:
-            return False
-        for own in self.tail:
-            if path_of(own) in _TO_TENSOR:
-                return False
-            if not type(own).__module__.startswith(("torchvision.", "timm.")):
-                return True
-        return True
 
     def is_current(self) -> bool:
         """Whether no step has been given another attribute since it was read."""
@@ -120,33 +112,55 @@ def read(transform: Own | None) -> Recipe:
         random=any(one.step.random for one in fused) or any(map(may_draw, flat)),
         names=(*(one.name for one in fused), *map(name_of, to_tensor)), why_not=why_not,
         seen=tuple((owner, _attributes(owner)) for owner in seen if hasattr(owner, "__dict__")),
+        shows_image=not to_tensor and not any(one.moved for one in fused) and _is_shown(flat),
     )  # fmt: skip
+
+
+def _is_shown(tail: list[Own]) -> bool:
+    """Whether an image that these steps get is seen by code that is not torchvision's or timm's, or is what they give."""
+    for own in tail:
+        if path_of(own) in _TO_TENSOR:
+            return False
+        if not type(own).__module__.startswith(("torchvision.", "timm.")):
+            return True
+    return True
 
 
 def _fused(flat: list[Own]) -> tuple[list[Fused], str | None]:
     """The first steps, taken off the list, and why the next is not among them."""
     fused: list[Fused] = []
-    why_not = None
+    why_not, holds = None, _IMAGE
     while flat and why_not is None:
         own = flat[0]
-        tensors = any(one.moved for one in fused)
-        moved = _keeps_bytes(own, tensors=tensors)
-        step = steps.Nothing() if moved else step_of(own, tensors=tensors)
-        if isinstance(step, str):
+        moved = path_of(own) in (_TO_TENSOR if holds is _IMAGE else _BY_VALUE) and is_untouched(own)
+        step = steps.Nothing() if moved else step_of(own, tensors=holds is not _IMAGE)
+        if not moved and path_of(own).startswith(V1) and any(path_of(one.own) == _TO_IMAGE for one in fused):
+            step = f"{name_of(own)} of v1 makes a plain tensor of v2's Image, and is called as it is"
+        if holds is _FLOATS and isinstance(step, steps.Resize | steps.ResizedCrop):
+            why_not = f"{name_of(own)} resizes floats, and is called as it is"
+            if isinstance(step, steps.ResizedCrop):
+                why_not = f"{name_of(own)} is done but for its resizing, of floats, which is called as it is"
+                fused.append(Fused(flat[0], name_of(own), steps.Part(step.draw)))
+                flat[0] = steps.Resized(step.kernel, step.size)
+        elif isinstance(step, str):
             why_not = step
         else:
             fused.append(Fused(flat.pop(0), name_of(own), step, moved=moved))
+            holds = _held(holds, own) if moved else holds
     while fused and fused[-1].moved:  # nothing to move it behind
         flat.insert(0, fused.pop().own)
     return fused, why_not
 
 
-def _keeps_bytes(own: Any, *, tensors: bool) -> bool:  # noqa: ANN401 - any step
-    """Whether a step makes a tensor of bytes, or has got one and leaves it so."""
-    if not is_untouched(own):
-        return False
-    path = path_of(own)
-    return (path == _TO_DTYPE and own.dtype is torch.uint8) if tensors else path in _TO_BYTES
+_IMAGE, _BYTES, _FLOATS = "image", "bytes", "floats"
+
+
+def _held(before: str, own: Any) -> str:  # noqa: ANN401 - a step that makes or changes a tensor
+    """What is held behind such a step."""
+    if before is _IMAGE:
+        return _BYTES if path_of(own) in _TO_BYTES else _FLOATS
+    same = path_of(own) == _TO_DTYPE and own.dtype is torch.uint8
+    return before if same or path_of(own) == _TO_PURE else _FLOATS
 
 
 def _attributes(owner: object) -> dict[str, Any]:

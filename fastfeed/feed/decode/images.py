@@ -68,7 +68,6 @@ class Images:
         self._dtype: torch.dtype | None = None
         self._default = torch.get_default_dtype()
         self._python = any(path.startswith(TIMM) for path in _paths(self.recipe))
-        self._shows_image = self.recipe.shows_image
         if (self.recipe.to_tensor or self.recipe.moved) and not self.recipe.tail and self.recipe.shape is not None:
             self._learn_levels()
 
@@ -94,17 +93,10 @@ class Images:
             if self.recipe.arrays is not None:
                 pixels, rest = self.recipe.arrays.begun(picture)
                 return Begun(pixels, (rest,))
-            return self._begun(picture, _done(self.recipe, picture))
+            return _begun(self.recipe, picture, _done(self.recipe, picture))
         except Exception:
             states.restore()
             raise
-
-    def _begun(self, picture: Picture, number: int) -> "Begun":
-        """Of a picture on which so many of the fused steps were done: others do not fit it, and are the user's own to do."""
-        image = picture.image()
-        if self._shows_image and not image.info:
-            image.info = picture.info()
-        return Begun(image, self.recipe.behind(number))
 
     def _views(self, picture: Picture, states: States) -> "Begun":
         """Views of a picture, which is decoded now; what they are made of is copied from it."""
@@ -149,7 +141,7 @@ class Images:
             if number == len(self.recipe.fused):
                 picture.write(out, self._levels)
                 return WRITTEN
-            return self._begun(picture, number)
+            return _begun(self.recipe, picture, number)
         except Exception:
             states.restore()
             raise
@@ -226,13 +218,21 @@ def _done(recipe: Recipe, picture: steps.Picture) -> int:
     return len(recipe.fused)
 
 
+def _begun(recipe: Recipe, picture: Picture, number: int) -> Begun:
+    """Of a picture on which so many of the fused steps were done: others do not fit it, and are the user's own to do."""
+    image = picture.image()
+    if recipe.shows_image and not image.info:
+        image.info = picture.info()
+    return Begun(image, recipe.behind(number))
+
+
 def _finished(recipes: Sequence[Recipe], sketches: Sequence[Sketch], picture: Picture) -> list[Any]:
     """The views whose random numbers have been drawn."""
     views = []
     for recipe, sketch in zip(recipes, sketches, strict=True):
         part = picture.again()
         sketch.draw_on(part)
-        views.append(Begun(part.image(), recipe.behind(len(recipe.fused))).finished())
+        views.append(_begun(recipe, part, len(recipe.fused)).finished())
     return views
 
 
@@ -241,6 +241,5 @@ def _each(recipes: Sequence[Recipe], picture: Picture) -> list[Any]:
     views = []
     for recipe in recipes:
         part = picture.again()
-        number = _done(recipe, part)
-        views.append(Begun(part.image(), recipe.behind(number)).finished())
+        views.append(_begun(recipe, part, _done(recipe, part)).finished())
     return views

@@ -222,7 +222,7 @@ class Picture:
         image = self._decoded("RGB")
         if image is None:
             return self._lent()
-        return image if image.mode == "RGB" else Image.fromarray(np.ascontiguousarray(np.asarray(image)[:, :, :3]))
+        return image if image.mode == "RGB" else image.convert("RGB")
 
     def write(self, out: NDArray[Any], levels: NDArray[Any] | None) -> None:
         """Put the picture into a batch.

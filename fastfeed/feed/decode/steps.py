@@ -95,6 +95,38 @@ class ResizedCrop:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A part, drawn, of any size."""
+
+    draw: Draw
+    random: bool = True
+
+    def fits(self, picture: Picture) -> bool:  # noqa: ARG002 - the protocol's
+        """Always: the part lies inside."""
+        return True
+
+    def __call__(self, picture: Picture) -> None:
+        """Draw, crop."""
+        picture.crop(self.draw(picture.height, picture.width))
+
+    def shape(self, before: tuple[int, int] | None) -> tuple[int, int] | None:  # noqa: ARG002 - the protocol's
+        """Any."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """What is called on a tensor behind a Part: the rest of a step."""
+
+    kernel: Callable[[], Kernel]
+    size: tuple[int, int]
+
+    def __call__(self, tensor: Any) -> Any:  # noqa: ANN401 - torch's or torchvision's
+        """Resize it."""
+        return self.kernel()(tensor, list(self.size))
+
+
+@dataclass(frozen=True, slots=True)
 class Resize:
     """Made this size, or its shorter edge."""
 

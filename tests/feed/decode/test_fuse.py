@@ -48,7 +48,23 @@ def test_it_stays_where_it_is_with_nothing_behind_that_is_fused():
         assert recipe.to_tensor[0].__class__ is v2.ToImage
 
 
-def test_floats_are_not_resized_while_decoding():
+def test_floats_are_cropped_while_decoding_and_resized_behind():
+    transform = v2.Compose(
+        [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.RandomResizedCrop((8, 9)), v2.RandomRotation(3)]
+    )
+    recipe = read(transform)
+    assert names(one.own for one in recipe.fused) == ["ToImage", "ToDtype", "RandomResizedCrop"]
+    assert names(recipe.behind(3)) == ["ToImage", "ToDtype", "Resized", "RandomRotation"]
+    assert recipe.shape is None and recipe.random and "but for its resizing" in str(recipe.why_not)
+    tensor = torch.rand(3, 20, 30)
+    expected = v2.functional.resize(tensor, [8, 9])
+    assert torch.equal(recipe.tail[0](tensor), expected) and torch.equal(recipe.tail[0](expected), expected)
+    assert recipe.is_current()
+    transform.transforms[2].size = (7, 7)
+    assert not recipe.is_current()
+
+
+def test_floats_are_not_resized_whole():
     recipe = read(v2.Compose([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Resize((8, 8))]))
     assert recipe.fused == () and names(recipe.to_tensor) == ["ToImage", "ToDtype"] and names(recipe.tail) == ["Resize"]
 

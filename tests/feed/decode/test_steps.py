@@ -5,7 +5,7 @@ import torch
 from PIL.Image import Resampling, Transpose
 
 from fastfeed.feed.decode.draws import Box
-from fastfeed.feed.decode.steps import Crop, Flip, Nothing, Resize, ResizedCrop
+from fastfeed.feed.decode.steps import Crop, Flip, Nothing, Part, Resize, Resized, ResizedCrop
 
 FLIP = Transpose.FLIP_LEFT_RIGHT
 
@@ -56,6 +56,13 @@ def test_the_kernel_is_asked_for_after_the_part_was_drawn():
     assert done(step) == [Box(1, 2, 30, 40), (5, 6, Resampling.BOX)]
     assert order == ["part", "kernel"]
     assert step.random and step.shape(None) == (5, 6)
+
+
+def test_a_part_is_resized_later():
+    step = Part(lambda height, width: Box(1, 2, height - 1, width - 2))
+    assert done(step) == [Box(1, 2, 99, 78)]
+    assert step.random and step.shape((3, 4)) is None
+    assert Resized(lambda: lambda tensor, size: (tensor, size), (3, 4))("tensor") == ("tensor", [3, 4])
 
 
 @pytest.mark.parametrize(("size", "before", "after"), [
