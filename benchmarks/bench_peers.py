@@ -59,12 +59,14 @@ def probe(order: Record) -> Record:
         importlib.import_module(peer.module)
     except ModuleNotFoundError as error:
         return {"missing": f"{error}"}
-    found = {}
+    found: dict[str, str] = {}
     for name in peer.packages:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
             continue  # of DALI's two packages, one is there
+    if peer.needs is not None and peer.needs not in found:
+        return {"missing": f"No package named {peer.needs!r}"}
     return {"python": platform.python_version(), "versions": found}
 
 

@@ -30,6 +30,8 @@ class Peer:
     """Whose versions are told."""
     install: str
     """What to give to pip."""
+    needs: str | None = None
+    """A package that must be there besides, which has no module of its own."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,10 @@ PEERS = {
     "ffcv": Peer("ffcv", ("ffcv", "numba", "opencv-python"), "ffcv (headers of OpenCV and libturbojpeg first)"),
     "spdl": Peer("spdl.io", ("spdl",), "spdl (and FFmpeg's libraries)"),
     "fastfeed": Peer("fastfeed.feed.loader", ("torch", "torchvision", "pillow", "simplejpeg"), "-e . torchvision"),
+    "simd": Peer(
+        "fastfeed.feed.loader", ("pillow-simd", "torch", "torchvision", "simplejpeg"),
+        "pillow-simd, in an environment of its own (--python simd=...)", "pillow-simd",
+    ),
 }  # fmt: skip
 
 
@@ -293,15 +299,16 @@ _TENSORS = "torchvision decodes the whole photo, torch resizes the crop, antiali
 _FFCV = "photos re-encoded at quality 90; whole photo decoded with the fast DCT, crop resized by area"
 _DALI = "decodes the crop alone, resizes"
 _EXACT, _CLOSE = "pixels of Pillow and torchvision, bit for bit", "at most 2 levels from Pillow's pixels"
+_SIMD = "pixels of Pillow-SIMD and torchvision, bit for bit"
 BASE = "torch + Pillow"
 
 
-def _ours(name: str, packing: str, how: str, **options: Any) -> Contender:  # noqa: ANN401
-    return Contender(name, "fastfeed", packing, read_fastfeed, how, options)
+def _ours(name: str, packing: str, how: str, /, *, peer: str = "fastfeed", **options: Any) -> Contender:  # noqa: ANN401
+    return Contender(name, peer, packing, read_fastfeed, how, options)
 
 
 _PILLOW_BASE = Contender(BASE, "torch", "files", torch_pillow, f"{_PILLOW}; NCHW")
-_FLOATS = {"floats": True}
+_FLOATS: dict[str, Any] = {"floats": True}
 PARTS: Mapping[str, tuple[Contender, ...]] = {
     "uint8": (
         _PILLOW_BASE,
@@ -319,6 +326,8 @@ PARTS: Mapping[str, tuple[Contender, ...]] = {
         _ours("fastfeed close", "shards", f"{_CLOSE}; NCHW", decode="close"),
         _ours("fastfeed exact, jpeg_rows", "shards, jpeg_rows", f"{_EXACT}; NCHW", decode="exact"),
         _ours("fastfeed close, jpeg_rows", "shards, jpeg_rows", f"{_CLOSE}; NCHW", decode="close"),
+        _ours("fastfeed exact, SIMD", "shards", f"{_SIMD}; NCHW", peer="simd", decode="exact"),
+        _ours("fastfeed exact, SIMD, jpeg_rows", "shards, jpeg_rows", f"{_SIMD}; NCHW", peer="simd", decode="exact"),
     ),
     "float": (
         replace(_PILLOW_BASE, options=_FLOATS),
