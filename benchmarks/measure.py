@@ -18,6 +18,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 Record = dict[str, Any]
 """What goes to --json."""
+_ENDED = (FileNotFoundError, ProcessLookupError)
+"""What reading of a process or a thread below /proc raises that has ended meanwhile."""
 
 
 def arguments(description: str | None, *, rounds: int) -> argparse.ArgumentParser:
@@ -31,15 +33,17 @@ def arguments(description: str | None, *, rounds: int) -> argparse.ArgumentParse
     return parser
 
 
-def usage_of(call: Callable[[], object]) -> Record:
+def usage_of(call: Callable[[], object], *, living: bool = False) -> Record:
     """Run a call; give its wall seconds and the CPU seconds of this process and of the children that it waited for.
+
+    With living also those of the children that still run, and of theirs: workers that are kept for the next epoch.
 
     others_cpu_seconds is what all else on the machine used meanwhile (kernel threads that write to the disk included):
     wall seconds mean little where it is not small.
     """
-    busy, before, began = _busy_seconds(), _cpu_seconds(), time.perf_counter()
+    busy, before, began = _busy_seconds(), _cpu_seconds(living=living), time.perf_counter()
     call()
-    wall, after, busy = time.perf_counter() - began, _cpu_seconds(), _busy_seconds() - busy
+    wall, after, busy = time.perf_counter() - began, _cpu_seconds(living=living), _busy_seconds() - busy
     user, system = after[0] - before[0], after[1] - before[1]
     return {
         "cpu_seconds": user + system, "user_seconds": user, "system_seconds": system, "wall_seconds": wall,
@@ -47,9 +51,36 @@ def usage_of(call: Callable[[], object]) -> Record:
     }  # fmt: skip
 
 
-def _cpu_seconds() -> tuple[float, float]:
+def _cpu_seconds(*, living: bool) -> tuple[float, float]:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime for one in used), sum(one.ru_stime for one in used)
+    user, system = sum(one.ru_utime for one in used), sum(one.ru_stime for one in used)
+    if living:
+        for pid in _children("self"):
+            more = _tree_seconds(pid)
+            user, system = user + more[0], system + more[1]
+    return user, system
+
+
+def _tree_seconds(pid: str) -> tuple[float, float]:
+    """User and system seconds of a process, of the children that it waited for, and of those that live; in ticks of 10 ms."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except _ENDED:
+        return 0.0, 0.0  # whoever waits for it has its time
+    user, system, waited_user, waited_system = (int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15])
+    below = [_tree_seconds(child) for child in _children(pid)]
+    return user + waited_user + sum(one[0] for one in below), system + waited_system + sum(one[1] for one in below)
+
+
+def _children(pid: str) -> list[str]:
+    """The processes that live and that any thread of a process has started."""
+    found = []
+    for thread in os.listdir(f"/proc/{pid}/task") if os.path.isdir(f"/proc/{pid}/task") else []:
+        try:
+            found += Path(f"/proc/{pid}/task/{thread}/children").read_text().split()
+        except _ENDED:
+            continue  # the thread, whose children became another's
+    return found
 
 
 def _busy_seconds() -> float:
@@ -58,14 +89,14 @@ def _busy_seconds() -> float:
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def in_fresh_process(script: str, order: Mapping[str, object]) -> Record:
-    """Run ``script --child ORDER`` in a new interpreter of the same kind; give the JSON object that it prints last.
+def in_fresh_process(script: str, order: Mapping[str, object], *, python: str = sys.executable) -> Record:
+    """Run ``script --child ORDER`` in a new interpreter, by default of the same kind; give the JSON object that it prints last.
 
     Raises:
         RuntimeError: It failed; what it said is in the message.
     """
     # as in an installation, modules are compiled once, and not again by each process that loads them
-    command = ["env", "-u", "PYTHONDONTWRITEBYTECODE", sys.executable, script, "--child", json.dumps(order)]
+    command = ["env", "-u", "PYTHONDONTWRITEBYTECODE", python, script, "--child", json.dumps(order)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode != 0:
         msg = f"{order} failed with exit code {done.returncode}:\n{done.stderr[-4000:]}"

@@ -1,1 +1,1 @@
-"""The command line: one thin file a command; only render.py prints."""
+"""The command line: one thin file a command; only render.py and bars.py print."""

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import click
 
-from fastfeed.cli import render
+from fastfeed.cli import bars
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import parse_size
 
@@ -31,7 +31,7 @@ class Output:
 
     def progress(self) -> Progress:
         """Bars on a terminal, a line a minute elsewhere, nothing with --quiet."""
-        self._progress = QUIET if self.quiet else render.progress()
+        self._progress = QUIET if self.quiet else bars.progress()
         return self._progress
 
     def interrupted(self) -> str:

@@ -1,11 +1,10 @@
-"""The only place that prints. Results go to stdout; progress, notes and errors to stderr."""
+"""Results go to stdout, notes and errors to stderr. Nothing else prints but bars.py, which tells how far a job is."""
 
 import dataclasses
 import json
 import shlex
 import sys
 import textwrap
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 from fastfeed.errors import FastfeedError
 from fastfeed.media import is_image_field
 from fastfeed.sample import printable
-from fastfeed.trace import Progress
 from fastfeed.units import format_count, format_seconds, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import TaskID
 
     from fastfeed.archive.summary import DatasetInfo, InfoResult
     from fastfeed.packer.result import PackResult, UnpackResult
@@ -28,16 +25,16 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 _SHOWN = 5
-_PLAIN_SECONDS = 60.0
 
 
-def _console(*, to_stderr: bool = False) -> "Console":
+def console(*, to_stderr: bool = False) -> "Console":
+    """What rich prints on."""
     from rich.console import Console  # noqa: PLC0415 - rich takes 50 ms, and --help needs none of it
 
-    console = Console(stderr=to_stderr, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = 160  # a file or a pipe has no width: tables must not be cut to 80
-    return console
+    found = Console(stderr=to_stderr, highlight=False, markup=False, emoji=False)
+    if not found.is_terminal:
+        found.width = 160  # a file or a pipe has no width: tables must not be cut to 80
+    return found
 
 
 def json_record(record: Any, **extra: object) -> None:  # noqa: ANN401 - any result record
@@ -107,11 +104,11 @@ def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) ->
     from rich.cells import cell_len  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    console = _console()
+    terminal = console()
     widths = [
         max(cell_len(printable(cell)) for cell in (title, *cells)) for (title, _), *cells in zip(columns, *rows, strict=True)
     ]
-    if sum(widths) + 3 * len(widths) > console.width:
+    if sum(widths) + 3 * len(widths) > terminal.width:
         for row in rows:
             print()
             for (title, _), cell in zip(columns, row, strict=True):
@@ -124,7 +121,7 @@ def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) ->
         table.add_column(title, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*map(printable, row))
-    console.print(table)
+    terminal.print(table)
 
 
 def json_error(problem: FastfeedError) -> None:
@@ -322,89 +319,3 @@ def _dataset_info(d: "DatasetInfo") -> None:
         )
         if len(shown) < len(d.classes):
             say(f"{len(d.classes):,} classes, the first and last {_SHOWN} shown; --json has all.")
-
-
-def progress() -> Progress:
-    """A bar where stderr is a terminal, else a plain line a minute."""
-    return _Bar() if sys.stderr.isatty() else _Plain()
-
-
-class _Bar:
-    """Items/s, bytes/s and time left, redrawn in place."""
-
-    def __init__(self) -> None:
-        from rich import progress as bars  # noqa: PLC0415
-
-        items, size = "{task.fields[items]:>10} {task.fields[rate]:>9}/s", "{task.fields[size]:>17} {task.fields[speed]:>12}"
-        columns = (bars.TextColumn("{task.description:<7}"), bars.BarColumn(), bars.TextColumn(items), bars.TextColumn(size),
-                   bars.TimeRemainingColumn())  # fmt: skip
-        self._progress = bars.Progress(*columns, console=_console(to_stderr=True), transient=True)
-        self._items = self._bytes = 0
-        self._began = 0.0
-        self._task: TaskID | None = None
-
-    def start(self, stage: str, items: int | None, size_bytes: int | None) -> None:
-        """Begin a stage."""
-        self._items = self._bytes = 0
-        self._began, self._of, self._of_bytes = time.monotonic(), items, size_bytes
-        total = items if size_bytes is None else size_bytes  # rows have no sizes before they are read
-        self._task = self._progress.add_task(stage, total=total, items="0", rate="0", size=self._size(), speed="")
-        self._progress.start()
-
-    def advance(self, items: int, size_bytes: int) -> None:
-        """More is done."""
-        self._items, self._bytes = self._items + items, self._bytes + size_bytes
-        passed = max(1e-9, time.monotonic() - self._began)
-        shown = f"{self._items:,}" + (f"/{self._of:,}" if self._of is not None else "")
-        facts = {
-            "rate": f"{self._items / passed:,.0f}",
-            "size": self._size(),
-            "speed": f"{format_size(self._bytes / passed)}/s" if self._bytes else "",
-        }
-        if self._task is not None:
-            done = items if self._of_bytes is None else size_bytes
-            self._progress.update(self._task, advance=done, items=shown, **facts)  # type: ignore[arg-type]
-
-    def _size(self) -> str:
-        if self._of_bytes is None and not self._bytes:
-            return ""
-        return format_size(self._bytes) + (f"/{format_size(self._of_bytes)}" if self._of_bytes is not None else "")
-
-    def finish(self) -> None:
-        """End a stage: the bar goes, the result stays."""
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-            self._progress.stop()
-            self._task = None
-
-
-class _Plain:
-    """One line a minute, for logs."""
-
-    def start(self, stage: str, items: int | None, size_bytes: int | None) -> None:
-        """Begin a stage."""
-        self._stage, self._of, self._of_bytes = stage, items, size_bytes
-        self._items = self._bytes = 0
-        self._began = self._last = time.monotonic()
-
-    def advance(self, items: int, size_bytes: int) -> None:
-        """More is done; a line if the last one is a minute old."""
-        self._items, self._bytes = self._items + items, self._bytes + size_bytes
-        now = time.monotonic()
-        if now - self._last >= _PLAIN_SECONDS:
-            self._last, passed = now, now - self._began
-            left = ""
-            done, all_of = (self._items, self._of) if self._of_bytes is None else (self._bytes, self._of_bytes)
-            if all_of and done:
-                left = f", {format_seconds(passed * max(0, all_of - done) / done)} left"
-            noun = "samples" if self._stage == "pack" and self._of_bytes is None else "files"
-            of = f" of {self._of:,}" if self._of is not None else ""
-            rates = f"{self._items / passed:,.0f}/s, {format_size(self._bytes / passed)}/s"
-            print(
-                f"fastfeed {self._stage}: {self._items:,}{of} {noun}, {format_size(self._bytes)}, {rates}{left}",
-                file=sys.stderr,
-                flush=True,
-            )
-
-    def finish(self) -> None:
-        """End a stage."""
