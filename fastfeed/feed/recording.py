@@ -153,17 +153,21 @@ class Log:
         return self.together(partial(self._dataset.__getitems__, indices), indices)
 
     def together(self, fetch: Callable[[], Any], indices: Sequence[Any]) -> Any:  # noqa: ANN401 - what it gives
-        """Fetch many by one call."""
+        """Fetch many by one call. Where it gives None, nothing was fetched: they are asked for in another way."""
         base, _ = behind_views(self._dataset)
         self._indices, self._together = list(indices), len(indices)
         self._in_order = getattr(type(base), "makes_in_order", False)
         self._marks.append(_BEGIN)
         self._stamps.append(_now())
         try:
-            return fetch()
+            found = fetch()
         finally:
             self._stamps.append(_now())
             self._marks.append(_END)
+        if found is None:
+            del self._marks[-2:], self._stamps[-2:]
+            self._indices, self._together = [], 0
+        return found
 
     def collated(self, collate: Callable[[Any], Any], samples: Any) -> Any:  # noqa: ANN401 - any batch
         """Make samples a batch."""

@@ -240,24 +240,16 @@ def passed_on(own: Any) -> Any:  # noqa: ANN401 - any step
     """
     kind = type(own)
     call = vars(kind).get("__call__")
-    if kind.__mro__ != (kind, object) or not isinstance(call, FunctionType) or not is_untouched(own):
+    plain = kind.__mro__ == (kind, object) and not {"__getattr__", "__getattribute__"} & set(vars(kind))
+    if not plain or not isinstance(call, FunctionType) or call.__closure__ or not _is_same_code(call, _HANDS_ON):
         return None
-    code, known = call.__code__, _HANDS_ON.__code__
-    if not _is_same_code(call, _HANDS_ON) or len(code.co_names) != 1 or call.__closure__ or "__getattr__" in vars(kind):
-        return None
-    assert len(known.co_names) == 1
-    inner = getattr(own, "__dict__", {}).get(code.co_names[0])
-    return inner if callable(inner) else None
+    inner = getattr(own, "__dict__", {}).get(call.__code__.co_names[0])
+    return inner if callable(inner) and is_untouched(own) else None
 
 
 def _is_same_code(function: FunctionType, other: FunctionType) -> bool:
-    code, known = function.__code__, other.__code__
-    same = (code.co_code, code.co_argcount, code.co_kwonlyargcount) == (
-        known.co_code,
-        known.co_argcount,
-        known.co_kwonlyargcount,
-    )
-    return same and code.co_flags == known.co_flags
+    facts = ("co_code", "co_argcount", "co_kwonlyargcount", "co_flags")
+    return all(getattr(function.__code__, fact) == getattr(other.__code__, fact) for fact in facts)
 
 
 def _converts_to_rgb(own: Any) -> bool:  # noqa: ANN401 - any step
