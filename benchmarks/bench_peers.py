@@ -15,9 +15,10 @@ import importlib
 import json
 import os
 import platform
+import random
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -194,9 +195,12 @@ class Bench:
         """The folder of a form of the photos."""
         return str(self.source if PACKINGS[packing] is None else self.home / packing.replace(", ", "_").replace(" ", "_"))
 
-    def round(self, part: str, contenders: Iterable[Contender], number: int) -> None:
-        """Each contender once; one that fails is left out from then on."""
-        for one in contenders:
+    def round(self, part: str, contenders: Sequence[Contender], number: int) -> None:
+        """Each contender once, in another order each time; one that fails is left out from then on.
+
+        A machine that others share is slow for a while, and in one order that would always hit the same.
+        """
+        for one in random.Random(number).sample(contenders, len(contenders)):
             name = f"{part}: {one.name}"
             if name in self.failures:
                 continue

@@ -105,7 +105,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     ({"fields": "jpg"}, r"^fields is a list of names: expected \['jpg'\], got 'jpg'$"),
     ({"target_transform": str, "fields": ["txt"]}, "target_transform needs a class, and the samples have none"),
-    ({"decode": "fast"}, r"decode='fast' is not known: expected 'exact', got 'fast'"),
+    ({"decode": "fast"}, r"decode='fast' is not known: expected 'auto' or 'exact' or 'close', got 'fast'"),
 ]
 
 

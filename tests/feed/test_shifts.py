@@ -308,7 +308,7 @@ class TwoAtMost(ForkContext):
     def Process(self) -> Any:  # type: ignore[override]  # noqa: N802 - as it is called
         self.started += 1
         if self.started > 2:
-            raise self.error
+            raise type(self.error)(*self.error.args)  # its own would keep this test's frames, and so its workers
         return ForkContext.Process
 
 
