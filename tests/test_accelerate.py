@@ -304,6 +304,7 @@ def test_what_survives_a_swap():
 
 
 # ---------------------------------------------------------------------------------------------------- contract
+@pytest.mark.long
 def test_the_modules_are_there_without_accelerate_and_transformers():
     script = "import sys, fastfeed.trainer\nprint(sorted({'accelerate', 'transformers'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -411,6 +412,7 @@ def run_rank(rank: int, world: int, folder: Path) -> None:
         dist.destroy_process_group()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("world", [2, 3])
 def test_real_ranks(tmp_path, world):
     run_ranks(run_rank, world, world, tmp_path, folder=tmp_path)

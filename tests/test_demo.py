@@ -20,6 +20,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], De
     return folder, said, run(str(folder), said.append, QUIET)
 
 
+@pytest.mark.long
 def test_counts_add_up(story: tuple[Path, list[str], DemoResult]):
     folder, _, result = story
     assert result.photos == len(files_below(folder / "photos"))

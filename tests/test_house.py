@@ -41,6 +41,7 @@ def test_packing_needs_no_torch_and_no_pillow():
     }
 
 
+@pytest.mark.long
 def test_the_door_lists_what_it_opens():
     code = (
         "import fastfeed, sys\n"

@@ -142,6 +142,7 @@ def test_webdataset_reads_all_of_it(dataset: Path):
     assert_all_is_read(by_webdataset(dataset), in_the_shards(dataset))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streaming", [False, True], ids=["batch", "streaming"])
 def test_huggingface_datasets_reads_all_of_it(hf: Any, dataset: Path, tmp_path: Path, *, streaming: bool):
     rows = list(by_hf(hf, dataset, tmp_path, streaming=streaming))

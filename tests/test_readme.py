@@ -90,6 +90,7 @@ def test_the_script_that_finds_what_is_broken_and_slow(tmp_path: Path):
     assert packed(source, tmp_path / "clean", exclude=str(tmp_path / "skip.jsonl")).datasets[0].samples == 4
 
 
+@pytest.mark.long
 def test_the_script_of_columns(tmp_path: Path):
     """As it stands in the README, but for the paths and the transform."""
     packed(make_photos(tmp_path / "src", each=20), tmp_path / "packed")
@@ -173,6 +174,7 @@ assert images.shape == (64, 3, 224, 224) and len(targets) == 64
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", BEFORE)
 def test_the_recipes_for_frameworks_run_as_they_stand(recipe, tmp_path):
     (block,) = [block for block in re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL) if recipe in block]

@@ -101,6 +101,7 @@ def test_each_epoch_has_every_row_once_in_another_order(tmp_path):
     assert one.state.global_step == 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("given", [{"data_seed": 3, "seed": 8}, {"dataloader_num_workers": 1}], ids=str)
 def test_the_order_is_of_the_seed_alone(tmp_path, given):
     options = {"num_workers": given["dataloader_num_workers"]} if "dataloader_num_workers" in given else {}
@@ -217,6 +218,7 @@ def test_evaluations_between_epochs(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------- resuming
+@pytest.mark.long
 @pytest.mark.parametrize(("accumulate", "step"), [(1, 2), (1, 6), (1, 8), (4, 1), (4, 3)])
 def test_resuming_goes_on_with_the_next_row(tmp_path, caplog, accumulate, step):
     given = {"gradient_accumulation_steps": accumulate, "save_strategy": "steps", "save_steps": step}
@@ -269,6 +271,7 @@ def run_rank(rank: int, folder: Path) -> None:
         dist.destroy_process_group()
 
 
+@pytest.mark.long
 def test_two_real_ranks(tmp_path):
     run_ranks(run_rank, 2, tmp_path, folder=tmp_path)
     one, other = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))

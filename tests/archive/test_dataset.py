@@ -119,6 +119,7 @@ def test_w1_n2_the_bytes_do_not_depend_on_the_number_of_workers(original, tmp_pa
     assert files_below(tmp_path / "again") == files_below(original)
 
 
+@pytest.mark.long
 def test_r2_a_shard_that_is_cut_while_it_is_open_is_an_error_and_no_crash(dataset):
     code = (
         "import os, sys, fastfeed\n"

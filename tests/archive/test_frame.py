@@ -86,6 +86,7 @@ def test_w1_how_the_stream_comes_in_pieces_changes_no_byte(lengths: list[int], s
     assert written(pieces) == whole == written([[sample] for sample in samples])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("level", "size"),
     [*((level, size) for level in (1, 3, 22) for size in (1, 300, 70_000, 1 << 18)), (3, 5_000_000), (1, 9_000_000)],

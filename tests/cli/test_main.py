@@ -87,6 +87,7 @@ def test_no_command_shows_the_help():
 
 
 # ------------------------------------------------------------------------------------------------ exit codes
+@pytest.mark.long
 def test_each_kind_of_error_has_its_code_and_one_paragraph(tmp_path: Path):
     photos = make_photos(tmp_path / "photos")
     (tmp_path / "full").mkdir()
@@ -136,6 +137,7 @@ def test_an_error_is_an_object_as_well_where_json_was_asked_for(tmp_path: Path):
     assert found.stderr.startswith(f"fastfeed: {said['message']}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "code", "kind"),
     [
@@ -243,6 +245,7 @@ def told_the_plan_and_no_more(stdout: str) -> bool:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_and_run_again(many: Path, tmp_path: Path, number: signal.Signals, code: int):
     packed(many, tmp_path / "undisturbed", shards=6)
@@ -279,6 +282,7 @@ def test_a_worker_that_is_killed(many: Path, tmp_path: Path):
     assert "Traceback" not in stderr
 
 
+@pytest.mark.long
 def test_a_second_pack_into_the_same_folder(many: Path, tmp_path: Path):
     with met_in_its_midst(many, tmp_path / "out") as process:
         process.send_signal(signal.SIGSTOP)

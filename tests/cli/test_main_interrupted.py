@@ -60,6 +60,7 @@ def has_open(pid: int, suffix: str) -> bool:
     return False
 
 
+@pytest.mark.long
 @SIGNALS
 def test_unpack(source: Path, dataset: Path, tmp_path: Path, number: int, code: int):
     out = tmp_path / "out"
@@ -102,6 +103,7 @@ def test_an_index_of_tars(dataset: Path, tmp_path: Path, number: int, code: int)
     assert "10,000 samples" in done("index", *tars)
 
 
+@pytest.mark.long
 def test_demo(tmp_path: Path):
     """The demo's own folder goes with it; one that was asked for stays, and is named."""
     own, asked = tmp_path / "own", tmp_path / "asked"

@@ -66,6 +66,7 @@ def odd(tmp_path: Path) -> Path:
     return tmp_path / "src"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_names_are_printed_escaped(odd: Path, tmp_path: Path, encoding: str):
     env = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
@@ -89,6 +90,7 @@ def test_names_in_errors_are_printed_escaped(odd: Path, tmp_path: Path):
     assert "dangling\\x1b[31mred" in paragraph
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ODD)
 def test_odd_destinations(tmp_path: Path, name: bytes):
     make_photos(tmp_path / "src", each=1)
@@ -115,6 +117,7 @@ COMMANDS: list[Callable[[Path], list[object]]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS, ids=["pack", "pack again", "verify", "unpack"])
 def test_quiet_is_silent(tmp_path: Path, command: Callable[[Path], list[object]]):
     pack_photos(tmp_path, shards=1)

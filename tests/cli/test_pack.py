@@ -70,6 +70,7 @@ def noted(*arguments: object) -> list[str]:
     return [line.removeprefix("Note: ") for line in lines if line.startswith("Note: ")]
 
 
+@pytest.mark.long
 def test_a_dry_run_says_what_is_there_already(photos: Path, tmp_path: Path):
     out = tmp_path / "out"
     assert noted(photos, out) == []
@@ -126,6 +127,7 @@ def test_a_dry_run_says_that_others_files_are_there(photos: Path, tmp_path: Path
     assert "--overwrite" not in note, "which would not help"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "shards"),
     [
@@ -164,6 +166,7 @@ def test_options_reach_the_packer(photos: Path, tmp_path: Path):
     assert wanted.items() <= found.options.items()
 
 
+@pytest.mark.long
 def test_workers_change_no_byte(photos: Path, tmp_path: Path):
     for workers in (1, 2, 5):
         done("pack", photos, tmp_path / f"out{workers}", "--shards", 5, "--workers", workers)
@@ -188,6 +191,7 @@ def test_exclude(photos: Path, tmp_path: Path):
     assert len(fastfeed.open(tmp_path / "out")) == 5
 
 
+@pytest.mark.long
 def test_unreadable_files_stop_or_are_skipped(photos: Path, tmp_path: Path):
     (photos / "cat" / "gone.jpg").symlink_to("nowhere")
     paragraph = refused("pack", photos, tmp_path / "out", code=3)
@@ -214,6 +218,7 @@ def test_what_is_skipped_is_named_even_if_nothing_else_is_said(photos: Path, tmp
     assert again == first
 
 
+@pytest.mark.long
 def test_a_changed_source_and_other_options_are_refused(photos: Path, tmp_path: Path):
     done("pack", photos, tmp_path / "out")
     paragraph = refused("pack", photos, tmp_path / "out", "--shards", 2, "--no-cls", "--shard-size", "1MiB", code=4)
@@ -239,6 +244,7 @@ def test_the_bytes_are_those_of_any_current_folder(tmp_path: Path):
     assert files_below(tmp_path / "out") == files_below(tmp_path / "absolute")
 
 
+@pytest.mark.long
 def test_compression(tmp_path: Path):
     source = make_captioned(tmp_path / "s", 30)
     arguments = ("--compress", "zstd", "--level", 5, "--frame-size", "8KiB")
@@ -259,6 +265,7 @@ def test_compression(tmp_path: Path):
     assert "zstd level 5" in done("info", tmp_path / "out")
 
 
+@pytest.mark.long
 @needs_jpegtran
 def test_rows_of_jpegs_are_planned_told_and_recorded(tmp_path):
     files = {f"cat/{at}.jpg": encoded(photo(at, (40, 40))) for at in range(3)}

@@ -54,6 +54,7 @@ def planned(one: DataLoader, batches: int | None = None, *, own: bool = False, *
     return one
 
 
+@pytest.mark.long
 def test_a_consumer_that_waits_gets_more_workers(caplog):
     caplog.set_level(logging.INFO, "fastfeed.loader")
     one = planned(DataLoader(Sleeping(400, 0.03), 2))

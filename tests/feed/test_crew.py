@@ -27,6 +27,7 @@ def hang():
     time.sleep(2.5)  # torch would wait five seconds for a worker that sleeps on
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
 def test_a_worker_that_dies_is_named_with_its_sample(context):
     with Raises(RuntimeError, match=r"DataLoader worker \(pid.*at sample 5, number 1 of batch 1 \[4, 5, 6, 7\]"):
@@ -48,11 +49,13 @@ def test_after_a_death_the_pass_stays_broken_and_a_new_one_begins():
     assert next(iter(loader)).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.long
 def test_a_timeout_names_the_sample_and_shows_the_stack():
     with Raises(RuntimeError, match=r"(?s)timed out after 1 seconds: worker 0 was at sample 1, .*in hang"):
         list(DataLoader(Calls(At(1, hang), 2), 2, num_workers=1, timeout=1))
 
 
+@pytest.mark.long
 def test_a_worker_that_hangs_is_told_with_its_stack(caplog):
     def wait():
         time.sleep(2.5)

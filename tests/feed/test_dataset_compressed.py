@@ -43,6 +43,7 @@ def test_every_sample_is_the_same_alone_and_in_any_batch(pair: tuple[PackedDatas
     assert [values(sample) for sample in zst.__getitems__(order)] == [wanted[at] for at in order]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_read_it(pair: tuple[PackedDataset, PackedDataset], context: str):
     plain, zst = pair

@@ -120,6 +120,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_fork_spawn_and_forkserver(path: Path, tmp_path: Path):
     script = tmp_path / "train.py"
     script.write_text(START_METHODS)
@@ -236,6 +237,7 @@ def make_texts(folder: Path, count: int) -> Path:
     return folder / "packed"
 
 
+@pytest.mark.long
 def test_memory_is_flat_over_20_epochs(tmp_path: Path):
     assert grown_kib(make_texts(tmp_path, 5000)) < 400
 

@@ -36,6 +36,7 @@ class SlowFirst:
         return index
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "asked", [OPTIONS, options(num_workers=2, in_order=False), options(num_workers=3)], ids=["0", "2", "3"]
 )

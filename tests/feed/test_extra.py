@@ -229,6 +229,7 @@ print(dataset.column("a")[0], len(dataset.column("a")))
 """
 
 
+@pytest.mark.long
 def test_many_processes_join_at_once(path: Path, tmp_path: Path, cache: Path):
     file = table(tmp_path, "index,a\n0,x\n")
     command = [sys.executable, "-c", MANY, str(path), file]

@@ -286,6 +286,7 @@ def test_workers_by_fork(place: str):
     _read_by(dataset, "fork")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])
 def test_workers_by_pickle(tmp_path: Path, context: str):
     """Both kinds in one loader: a worker takes seconds to import torch."""

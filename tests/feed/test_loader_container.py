@@ -54,6 +54,7 @@ def small_group() -> Iterator[list[str]]:
             os.rmdir(folder)
 
 
+@pytest.mark.long
 def test_half_a_processor_and_1_gib():
     enter = "import os, sys\nfor folder in sys.argv[1:]:\n    open(folder + '/cgroup.procs', 'w').write(str(os.getpid()))\n"
     path = os.pathsep.join([os.path.dirname(os.path.dirname(__file__)), *sys.path])

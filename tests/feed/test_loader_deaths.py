@@ -107,6 +107,7 @@ def test_a_hanging_sample_is_told_with_its_stack_and_not_killed(caplog):
     assert "_one" not in record and "fetch.py" not in record  # down to the user's code
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rng", "size"), [("torch", 64), ("sample", 64), ("sample", 6400)])
 def test_a_hanging_sample_with_a_timeout(rng, size):
     """With 6,400 samples the other worker of sample mode has nothing to do, and torch hears from it all the time."""
@@ -118,6 +119,7 @@ def test_a_hanging_sample_with_a_timeout(rng, size):
     assert "Its stack, most recent call first:" in text and "in __call__" in text
 
 
+@pytest.mark.long
 def test_a_loader_works_where_the_main_process_watches_itself(tmp_path):
     """faulthandler's timer in a process used to hang all workers that were forked from it at their first batch."""
     script = tmp_path / "watched.py"

@@ -32,6 +32,7 @@ def run(soft, hard, method="fork", options="{}"):
     return printed([sys.executable, "-W", "ignore", "-c", SCRIPT, str(soft), str(hard), method, options])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("method", "options"), [("fork", "{}"), ("fork", '{"seed": 4}'), ("spawn", "{}")])
 def test_256_descriptors_and_no_more(method, options):
     right, used, went, again, limit, plan = run(256, 256, method, options)
@@ -40,6 +41,7 @@ def test_256_descriptors_and_no_more(method, options):
     assert "a tensor in shared memory holds a descriptor, and of 256 (ulimit -n) too few are left" in plan
 
 
+@pytest.mark.long
 def test_a_soft_limit_is_raised_before_batches_go_another_way():
     right, used, went, again, limit, plan = run(256, 4096)
     assert right and again and went == {"": 300}
@@ -62,5 +64,6 @@ print(json.dumps([right, dict(loader._passage.went)]))
 """
 
 
+@pytest.mark.long
 def test_batches_of_more_tensors_than_there_are_descriptors():
     assert printed([sys.executable, "-W", "ignore", "-c", MANY]) == [True, {"descriptors": 10}]

@@ -106,6 +106,7 @@ def test_exceptions_that_cannot_be_sent_or_told(workers):
             assert type(found.value) is kind
 
 
+@pytest.mark.long
 def test_an_exception_of_the_script_itself_keeps_its_type_in_a_spawned_worker(tmp_path):
     """A spawned process calls the script __mp_main__; and a script under a guard is run by it only once."""
     script = tmp_path / "train.py"

@@ -56,6 +56,7 @@ def opened(photos: Path, transform: Any, **options: Any) -> Any:
     return fastfeed.open(photos.parent / "packed", transform, **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
     "transform", [TRAIN, BYTES, EVALUATE, V2, TAIL, UNKNOWN], ids=["train", "bytes", "evaluate", "v2", "tail", "unknown"]
@@ -85,6 +86,7 @@ def test_close_batches_draw_the_same_crops(photos, transform):
         assert levels <= 2.01 and torch.equal(one[1], other[1])
 
 
+@pytest.mark.long
 def test_sample_mode_gives_the_same_batches_for_any_number_of_workers(photos):
     def batches(workers: int, **options: Any) -> Any:
         return list(DataLoader(opened(photos, TRAIN), 5, shuffle=True, seed=7, num_workers=workers, **options))

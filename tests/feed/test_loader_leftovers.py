@@ -61,6 +61,7 @@ def two_passes_dropped(one: DataLoader) -> None:
         next(passed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", [exhaust, leave, fail_in_the_loop, begin, twice_at_once, two_passes_dropped])
 @pytest.mark.parametrize("options", [{"rng": "torch"}, {"rng": "sample", "with_index": False}], ids=["torch", "sample"])
 def test_nothing_is_left(end, options):
@@ -98,6 +99,7 @@ class Anew:
         raise self.kind("x")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [ValueError, StopIteration])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_exception_is_in_no_circle_with_its_pass(kind, workers):
@@ -201,6 +203,7 @@ def alive(pids: list[int]) -> list[int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("persistent", [False, True])
 def test_ctrl_c_leaves_nothing(tmp_path, persistent):
     run, pids = started(tmp_path, persistent=persistent)

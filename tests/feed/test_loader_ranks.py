@@ -198,6 +198,7 @@ def run_rank(rank: int, folder: Path) -> None:
         dist.destroy_process_group()
 
 
+@pytest.mark.long
 def test_two_real_ranks(tmp_path):
     run_ranks(run_rank, 2, tmp_path, folder=tmp_path, seconds=90)
     one, other = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))

@@ -55,6 +55,7 @@ def test_batches_do_not_depend_on_persistence_and_prefetching():
     assert equal(unbatched, epochs(2, 3, seed=7, shuffle=True, batch_size=None))
 
 
+@pytest.mark.long
 def test_spawned_workers_draw_the_same():
     assert equal(epochs(0, 1, 6, seed=7, shuffle=True), epochs(1, 1, 6, seed=7, shuffle=True, multiprocessing_context="spawn"))
 
@@ -171,6 +172,7 @@ class SlowOnce:
         return index
 
 
+@pytest.mark.long
 def test_one_slow_sample_does_not_stall_the_others():
     """pytorch issue 105203: in torch mode the other workers stand still until the slow batch was taken."""
     waits = {}

@@ -45,6 +45,7 @@ print(json.dumps([found, os.listdir("/dev/shm")]))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("method", "names"), [("fork", ["torch", "sample", "own", "single"]), ("spawn", ["torch"])])
 def test_64_mib_of_shared_memory_and_large_batches(method, names):
     found, left = in_own_space(BEGIN + SMALL, 64, method, *names)
@@ -69,6 +70,7 @@ print(json.dumps([first, again, dict(loader._passage.went), before, str(after), 
 """
 
 
+@pytest.mark.long
 def test_batches_larger_than_all_of_it_go_past_it_and_the_plan_is_made_anew():
     first, again, went, before, after, sharing, costs = in_own_space(BEGIN + LARGER_THAN_ALL, 16)
     assert first and again and went == {"room": 4, "asked": 4}
@@ -98,6 +100,7 @@ print(json.dumps([right, went, alone, refused, decided.num_workers, decided.why[
 """
 
 
+@pytest.mark.long
 def test_others_fill_it_in_the_middle_of_an_epoch():
     right, went, alone, refused, workers, why = in_own_space(BEGIN + FILLED, 32)
     assert right and went["room"] >= 3  # however many were on their way before
@@ -118,6 +121,7 @@ print(json.dumps([right, dict(loader._passage.went), str(loader.plan)]))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_streams(method):
     right, went, plan = in_own_space(BEGIN + STREAM, 32, method)

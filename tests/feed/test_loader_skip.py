@@ -52,6 +52,7 @@ def loader(**options: Any) -> DataLoader:
 
 
 # ---------------------------------------------------------------------------------------------------- torch mode
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
     "options",

@@ -80,6 +80,7 @@ def both(make: Callable[[Any], Any]) -> tuple[Any, Any]:
     return three_epochs(lambda: make(TorchDataLoader)), three_epochs(lambda: make(DataLoader))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:the DistributedSampler was not told of a new epoch")
 @pytest.mark.parametrize(("kind", "workers"), [(k, w) for k in KINDS for w in (0, 1)] + [(kind, 4) for kind in FOUR])
 def test_three_epochs_are_torchs(kind, workers):
@@ -96,6 +97,7 @@ def test_persistent_workers_are_torchs(kind):
     assert not equal(ours[0][0], ours[0][1])
 
 
+@pytest.mark.long
 def test_spawned_workers_are_torchs():
     def one_epoch(cls: Any) -> Any:
         torch.manual_seed(1)
@@ -295,6 +297,7 @@ class SlowFirst:
         return index
 
 
+@pytest.mark.long
 def test_in_order_false_gives_batches_as_they_come():
     for cls in LOADERS:
         found = [batch.item() for batch in cls(Calls(SlowFirst(), 8), num_workers=2, in_order=False)]

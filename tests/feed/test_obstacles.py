@@ -129,6 +129,7 @@ print(json.dumps([[batch.tolist() for batch in loader], loader.plan.gate, loader
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_dataset_of_an_interactive_session_is_read_without_workers(method):
     """As in a notebook: other processes find no such class."""
@@ -167,6 +168,7 @@ print(json.dumps([[batch.tolist() for batch in loader], loader.plan.gate, loader
 """
 
 
+@pytest.mark.long
 def test_a_script_without_a_guard_is_read_without_workers(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(UNGUARDED)

@@ -273,6 +273,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.long
 def test_two_processes_find_their_ranks_when_they_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Samplers made before the process group is; real processes over gloo."""
     monkeypatch.setenv("WORLD_SIZE", "2")

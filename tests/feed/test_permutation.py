@@ -141,6 +141,7 @@ def test_each_order_of_four_is_equally_likely():
     assert abs(sigmas(counts, np.full(24, seeds / 24))) < 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "table"), [(300, True), (300, False), (4097, False), (20_000, False), (10**9, False)])
 def test_places_and_pairs_are_uniform(size, table):
     """Over seeds: where the elements at some places go, and how far apart those of two places are, near and far."""

@@ -170,6 +170,7 @@ print(json.dumps([before, len(list(loader)), loader.plan.start_method, loader.nu
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("disabled", ["0", "1"])
 def test_how_workers_start_may_be_set_once_a_loader_was_made(disabled, monkeypatch):
     monkeypatch.setenv("FASTFEED_DISABLE", disabled)

@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ def test_seeds_of_neighbours_have_no_bit_in_common_more_than_chance():
     assert np.abs((bits[1:] == bits[:-1]).mean(0) - 0.5).max() < 0.05
 
 
+@pytest.mark.long
 def test_texts_are_the_same_number_in_every_process():
     code = "from fastfeed.feed.seeds import number_of; print(number_of('a'), number_of(b'a'))"
     told = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout for _ in range(2)}

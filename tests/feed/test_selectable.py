@@ -292,6 +292,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_a_view_under_every_start_method(path: Path, tmp_path: Path):
     script = tmp_path / "spawn.py"
     script.write_text(SPAWN)

@@ -101,6 +101,7 @@ def test_with_any_order(way):
     assert equal(read(iter(loader(2, **way)), {3: 1, 9: 3}), reference)
 
 
+@pytest.mark.long
 def test_with_spawned_workers(wanted):
     """They start for seconds: those before go on until the new ones are there."""
     told, passed = Told(), iter(loader(1, size=1000, multiprocessing_context="spawn"))
@@ -118,6 +119,7 @@ def test_with_spawned_workers(wanted):
     assert children() <= before
 
 
+@pytest.mark.long
 def test_workers_that_come_too_late_are_dismissed(wanted):
     ensure_running()
     before, told = remains(), Told()
@@ -126,6 +128,7 @@ def test_workers_that_come_too_late_are_dismissed(wanted):
     assert settled(before) == {}
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_workers_that_are_starting():
     ensure_running()  # Python's own process beside spawned ones, which stays
     before = remains()
@@ -286,6 +289,7 @@ class HangAt:
         return index
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", [3, 40])
 def test_a_hanging_worker_of_either_crew_is_reported_and_timed_out(at, caplog):
     one = DataLoader(Calls(HangAt(at), 64), 1, num_workers=2, rng="sample", timeout=2.0, hang_seconds=0.5)

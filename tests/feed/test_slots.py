@@ -87,6 +87,7 @@ KEEPERS: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keeper", KEEPERS)
 def test_whatever_sees_its_memory_keeps_it(keeper):
     slots = Slots(1)

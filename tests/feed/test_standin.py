@@ -236,11 +236,13 @@ def test_loaders_can_be_pickled_before_and_after():
         assert [batch.tolist() for batch in again] == [[1, 2], [3]]
 
 
+@pytest.mark.long
 def test_spawned_workers_do_not_mind(installed: Any):
     loader: Any = DATA.DataLoader(Numbers(5), 2, num_workers=1, multiprocessing_context="spawn")
     assert indices(loader) == [[0, 1], [2, 3], [4]]
 
 
+@pytest.mark.long
 def test_the_door_stays_cold_and_opens():
     assert in_a_process(
         "import fastfeed, sys\n"
@@ -254,6 +256,7 @@ def test_the_door_stays_cold_and_opens():
     ) == ["True", "False"]
 
 
+@pytest.mark.long
 def test_the_main_module_is_a_module_too():
     code = "from torch.utils.data import DataLoader\nimport fastfeed\nfastfeed.install()\nprint(DataLoader([1]).plan.decided)"
     assert in_a_process(code) == ["True"]
@@ -335,6 +338,7 @@ def test_an_endless_loader_that_was_reset_is_ours(installed: Any):
     assert kind is type(loader.passing) is type(iter(DataLoader(Numbers(7), 3, num_workers=0)))
 
 
+@pytest.mark.long
 def test_the_class_is_torchs_before_and_after(tmp_path: Path):
     """A script that installs it before its imports, as the README has it."""
     (tmp_path / "library.py").write_text(

@@ -40,6 +40,7 @@ def slow(index):
     return index
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", LOADERS, ids=["0", "2", "persistent", "sample mode"])
 def test_the_slow_sample_is_named(options):
     loader = DataLoader(Calls(slow_at_seven, 40), 20, shuffle=True, **options)
@@ -136,6 +137,7 @@ def test_short_samples_are_recorded_in_part_and_that_is_said():
     assert any(f"in {stats.recorded_batches} of 400 batches, about every" in note for note in stats.notes)
 
 
+@pytest.mark.long
 def test_long_samples_are_all_recorded():
     loader = DataLoader(Calls(slow_at_seven, 8), 2, sampler=[7, 7, 7, 7, 7, 7], num_workers=0)
     list(loader)

@@ -68,12 +68,14 @@ def test_a_broken_pass_stays_broken():
         next(batches)
 
 
+@pytest.mark.long
 def test_a_hanging_sample_is_logged_with_the_stack_of_its_worker(caplog):
     with caplog.at_level(logging.WARNING, "fastfeed.loader"), Raises(RuntimeError, match="timed out"):
         list(DataLoader(Parts(21, hang), 4, num_workers=1, hang_seconds=0.4, timeout=3))
     assert "worker 0 is at sample 21 of its stream, its batch 5" in caplog.text and "in hang" in caplog.text
 
 
+@pytest.mark.long
 def test_a_timeout_names_the_sample_too():
     with Raises(RuntimeError, match="timed out after 2 seconds") as caught:
         list(DataLoader(Parts(5, hang), 4, num_workers=1, timeout=2))

@@ -118,6 +118,7 @@ def disabled(monkeypatch: pytest.MonkeyPatch) -> None:
         DataLoader([])  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("disabled")
 @pytest.mark.parametrize(
     "options",
@@ -220,6 +221,7 @@ def test_the_override_is_disabled_as_well(override):
     assert DataLoader(Numbers(), 4, num_workers=1).num_workers == 1
 
 
+@pytest.mark.long
 def test_it_is_told_once_a_process():
     code = (
         "import warnings\n"

@@ -27,6 +27,7 @@ def in_a_worker(**options):
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_what_is_loaded_in_a_worker_later_is_told_by_its_environment(method):
     assert in_a_worker(multiprocessing_context=method, seed=1) == ["1", "1", "1", "1", "1", "false"]

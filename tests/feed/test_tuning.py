@@ -68,6 +68,7 @@ def tuned(name: str, seed: int, **changed) -> tuple[Tuner, list[tuple[int, int]]
     return tuner, run.resizes, last, run.seconds / best.seconds - 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LOADS)
 def test_within_one_worker_of_the_best_of_a_sweep(name):
     _, _, most_resizes, most_lost = LOADS[name]

@@ -159,6 +159,7 @@ def epochs(ranks: list[Any]) -> list[Counter[int]]:
     return [Counter(index for rank in ranks for index in flat(rank["epochs"][epoch])) for epoch in range(2)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FITS)
 def test_each_sample_comes_once_an_epoch(played, name):
     """But for the one that makes the ranks equal: 23 samples are 12 a rank."""

@@ -183,6 +183,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return [*in_processes(folder / "a", (alone, False)), *in_processes(folder / "b", (alone, True))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LOADERS)
 def test_batches_are_those_without_us(both, name):
     theirs, ours = (found[name] for found in both)
@@ -222,6 +223,7 @@ def test_the_override_reaches_timms_loaders(both, name):
     assert len({image.numpy().tobytes() for image in images}) == len(images)  # no epoch repeats another's augmentation
 
 
+@pytest.mark.long
 def test_two_ranks_read_and_train_as_without_us(tmp_path):
     theirs = in_processes(tmp_path / "a", *((ranked, False, rank) for rank in range(2)))
     ours = in_processes(tmp_path / "b", *((ranked, True, rank) for rank in range(2)))

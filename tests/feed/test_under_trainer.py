@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from helpers import ROOT
 
 SCRIPT = """
@@ -64,6 +65,7 @@ def training(when: str, folder: Path, **environment: str) -> list[str]:
     return [*lines[first : first + 3], " ".join(lines[first + 3 :])]
 
 
+@pytest.mark.long
 def test_it_trains_as_without_us(tmp_path: Path):
     without = training("never", tmp_path)
     assert without[2:] == ["accelerate's False True", "plan None"]
@@ -74,6 +76,7 @@ def test_it_trains_as_without_us(tmp_path: Path):
     assert training("early", tmp_path, FASTFEED_DISABLE="1") == without
 
 
+@pytest.mark.long
 def test_the_override_reaches_it_also_when_it_was_imported_before(tmp_path: Path):
     found = training("late", tmp_path, FASTFEED_OVERRIDE="num_workers,prefetch_factor")
     assert found[2] == "accelerate's True True"

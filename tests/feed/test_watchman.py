@@ -4,6 +4,8 @@ import sys
 import time
 import weakref
 
+import pytest
+
 from fastfeed.feed.watchman import Watchman
 
 
@@ -18,6 +20,7 @@ def told(caplog, texts, waits):
     return [record.getMessage() for record in caplog.records]
 
 
+@pytest.mark.long
 def test_it_tells_once_a_wait(caplog):
     found = told(caplog, ["worker 0 is at sample 3"], [(True, 1.0), (False, 0.1), (True, 1.0)])
     assert len(found) == 2 and all(text.endswith("worker 0 is at sample 3") for text in found)

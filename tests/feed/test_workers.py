@@ -63,6 +63,7 @@ def test_how_processes_ended():
         process.kill()
 
 
+@pytest.mark.long
 def test_a_worker_is_asked_for_its_stack():
     workers = Workers(1)
     with subprocess.Popen(

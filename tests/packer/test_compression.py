@@ -101,6 +101,7 @@ def test_w1_the_same_bytes_for_any_number_of_workers(tmp_path, options):
     assert files_below(tmp_path / "2") == one == files_below(tmp_path / "5")
 
 
+@pytest.mark.long
 def test_pain_24_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path):
     chance = random.Random(8)
     texts = {f"{at:03d}.txt": b" ".join(chance.choice([b"a", b"b", b"cc"]) for _ in range(20_000)) for at in range(40)}
@@ -298,6 +299,7 @@ def test_gnu_tar_and_zstd_read_it(tmp_path):
     assert subprocess.run(["zstd", "-tq", shard], check=True, capture_output=True).returncode == 0
 
 
+@pytest.mark.long
 def test_packing_plain_tars_loads_no_zstandard(tmp_path):
     source = make_captioned(tmp_path / "s")
     code = (

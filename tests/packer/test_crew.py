@@ -100,6 +100,7 @@ def test_an_idle_worker_that_is_killed_harms_nothing(tmp_path, monkeypatch):
     assert [len(sample.fields["bin"]) for sample in read_back(tmp_path / "out")] == sizes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_orphans_die_with_their_parent(tmp_path, how):
     source = many(tmp_path / "s", count=60, size=200_000)

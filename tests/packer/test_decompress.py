@@ -139,6 +139,7 @@ def test_an_unfinished_pack_is_no_place_for_it(both):
 CODE = "import fastfeed, sys\nfastfeed.unpack(sys.argv[1], sys.argv[2], shards=True)"
 
 
+@pytest.mark.long
 def test_killed_it_is_continued(tmp_path):
     chance = random.Random(1)
     texts = {f"{at:02d}.txt": bytes(chance.choices(b"abcdef \n", k=400_000)) for at in range(40)}

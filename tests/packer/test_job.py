@@ -243,6 +243,7 @@ CODE = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_no_permission(tmp_path, what):
     source = tree(tmp_path / "s", {f"{at}/{at}.txt": "x" for at in range(4)})

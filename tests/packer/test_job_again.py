@@ -185,6 +185,7 @@ def test_on_error_may_be_decided_anew_for_an_unfinished_pack(tmp_path):
     assert fastfeed.verify(tmp_path / "out").ok
 
 
+@pytest.mark.long
 def test_overwrite_that_is_killed_is_ended_by_the_next_run(tmp_path):
     """At each removal and rename in turn: no old shard is left behind, and the bytes are those of an undisturbed run."""
     source = make_photos(tmp_path / "photos")

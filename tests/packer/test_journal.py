@@ -227,6 +227,7 @@ def test_refuse_foreign_lets_ours_and_the_empty_pass(tmp_path):
         refuse_foreign(str(tmp_path / "s" / "0.txt"))
 
 
+@pytest.mark.long
 def test_two_processes_cannot_pack_into_one_folder(tmp_path):
     source = tree(tmp_path / "s", {f"{at}.bin": bytes(3_000_000) for at in range(40)})
     with packing_process(source, tmp_path / "out", workers=1, samples_per_shard=1) as first:
@@ -289,6 +290,7 @@ def test_a_killed_run_that_had_published_all_is_found_done(tmp_path):
     assert manifest_of(tmp_path / "out")["samples"] == 6 and fastfeed.verify(tmp_path / "out").ok
 
 
+@pytest.mark.long
 def test_a_run_that_waited_takes_over_while_the_first_still_ends(tmp_path, monkeypatch):
     """The second comes in at the worst moment: when the first has removed its lock, but not yet the folder."""
     out = str(tmp_path / "out")
@@ -328,6 +330,7 @@ def test_a_run_that_ends_with_nothing_leaves_alone_what_the_next_has_begun(tmp_p
     assert not (tmp_path / "out" / ".fastfeed").exists()
 
 
+@pytest.mark.long
 def test_a_kill_at_any_point_of_forgetting_the_job_is_found_done(tmp_path, monkeypatch):
     source = texts(tmp_path / "s")
     packed(source, tmp_path / "straight", samples_per_shard=1)

@@ -94,6 +94,7 @@ def _all_bits(root: Path) -> list[tuple[str, int]]:
     return [(name, len(raw) * 8) for name, raw in files_below(root).items() if raw]
 
 
+@pytest.mark.long
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 @given(data=st.data())
 def test_any_flipped_bit_is_found(pristine: Path, data: st.DataObject):
@@ -107,6 +108,7 @@ def test_any_flipped_bit_is_found(pristine: Path, data: st.DataObject):
         flip_bit(path, bit // 8, bit % 8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["manifest.json", "left-out.jsonl", "index"])
 def test_the_bytes_of_the_home_are_proven(pristine: Path, name: str):
     path = pristine / "val" / ".fastfeed" / name

@@ -69,6 +69,7 @@ def _shards(root: Path) -> list[Path]:
     return sorted(root.rglob("*.tar.zst"))
 
 
+@pytest.mark.long
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 @given(data=st.data())
 def test_any_flipped_bit_is_found_and_its_shard_named(pristine: Path, data: st.DataObject):
@@ -104,6 +105,7 @@ def test_every_byte_of_the_seek_table_is_proven(pristine: Path, split: str):
         assert findings and findings[0].shard == path.name, f"bit {bit} of byte {byte}"
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 @given(data=st.data())
 def test_any_cut_grown_or_stirred_file_is_found(pristine: Path, data: st.DataObject):

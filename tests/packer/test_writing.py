@@ -39,6 +39,7 @@ def mixed(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options", [{}, {"shuffle": 3, "samples_per_shard": 2}, {"shard_bytes": 30_000}], ids=["one", "two", "size"]
 )
@@ -93,6 +94,7 @@ def undisturbed(tmp_path: Path) -> tuple[Path, dict[str, bytes]]:
     return source, files_below(tmp_path / "straight")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_pain_24_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, seed):
     """Each round kills the parent or a worker when a few more shards are done, some rounds before the first."""
@@ -117,6 +119,7 @@ def test_pain_24_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, 
     assert files_below(tmp_path / "out") == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["scan", "job.json", "shards.json"])
 def test_killed_before_the_first_shard(tmp_path, name):
     source, expected = undisturbed(tmp_path)

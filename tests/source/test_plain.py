@@ -45,6 +45,7 @@ NAMES = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(NAMES, st.sampled_from(["classes", "files"]))
 def test_samples_and_names_are_those_of_the_packed_folder(
@@ -106,6 +107,7 @@ def test_other_processes_map_them_and_nothing_stays(tmp_path: Path, monkeypatch:
         PlainFiles(again.root, path)
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_leaves_nothing(tmp_path: Path):
     make_captioned(tmp_path / "src")
     code = (

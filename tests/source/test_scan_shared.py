@@ -106,6 +106,7 @@ def make(folder, top, contents):
                 os.symlink({"up": "..", "top": top, "away": f"{top}/a", "gone": "nowhere"}[content], path)
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=200)
 @given(st.dictionaries(inside, trees, min_size=1), st.booleans(), st.sampled_from([0.0, 60.0]), st.integers(1, 3), st.data())
 def test_parts_may_come_in_any_order(contents, hidden, seconds, most_names, data):

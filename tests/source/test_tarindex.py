@@ -249,6 +249,7 @@ RANK = (
 )
 
 
+@pytest.mark.long
 def test_of_many_processes_one_walks_and_all_have_the_index(tmp_path: Path):
     for number in range(20):
         write_tar(tmp_path / f"{number}.tar", pairs(200, 200 * number))
@@ -284,6 +285,7 @@ def test_a_lock_that_fails_otherwise_is_an_error(tmp_path: Path, monkeypatch: py
         index_tars(str(three(tmp_path) / "*.tar"))
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_leaves_nothing_that_counts(tmp_path: Path):
     """[P3]"""
     for number in range(4):

@@ -110,6 +110,7 @@ def _written(path: Path, raw: bytes) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_frame_that_grows_is_decompressed_in_steps(tmp_path: Path):
     """A gigabyte of zeros takes 32 kB: it must never be in memory at once."""
     compressor = zstandard.ZstdCompressor(3).compressobj()

@@ -161,6 +161,7 @@ KINDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=250, deadline=None)
 @given(st.sampled_from(KINDS), st.sampled_from(["RGB", "L"]), st.sampled_from(EXACT), st.data())
 def test_flipped_bits(kind, mode, images, draw):
@@ -171,6 +172,7 @@ def test_flipped_bits(kind, mode, images, draw):
         assert_same(images, data, draw.draw(st.integers(0, 5)))
 
 
+@pytest.mark.long
 @settings(max_examples=250, deadline=None)
 @given(st.sampled_from(KINDS), st.sampled_from(EXACT), st.data())
 def test_bytes_cut_off_put_in_or_made_markers(kind, images, draw):

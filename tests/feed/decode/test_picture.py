@@ -208,6 +208,7 @@ print(json.dumps([peak(v2.CenterCrop(224)), peak(v2.RandomResizedCrop(224, scale
 """
 
 
+@pytest.mark.long
 def test_an_image_of_a_hundred_megapixels_takes_three_bytes_for_each_pixel_of_its_rows(tmp_path):
     path = tmp_path / "large.jpg"
     Image.linear_gradient("L").resize((10_000, 10_000), Resampling.NEAREST).save(path, "JPEG", quality=50)

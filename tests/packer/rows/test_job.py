@@ -74,6 +74,7 @@ def source_of(kind, folder):
 KINDS = ["python", "parquet", "lines", "gzip", "csv"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bytes_for_any_number_of_workers(tmp_path, kind):
     source, options = source_of(kind, tmp_path / "s")
@@ -112,6 +113,7 @@ def killed(tmp_path, kind, chance, rounds):
     assert files_below(tmp_path / "out") == files_below(tmp_path / "straight")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [*KINDS, "stream"])
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, kind):
     killed(tmp_path, kind, random.Random(kind), 2 if kind == "python" else 1)

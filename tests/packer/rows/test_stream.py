@@ -271,6 +271,7 @@ MEMORY = """
 """
 
 
+@pytest.mark.long
 def test_large_samples_are_not_held(tmp_path):
     """6 samples of 40 MB: two are looked at first, and one is written while the next is read."""
     command = [sys.executable, "-c", textwrap.dedent(MEMORY), str(tmp_path / "out"), "6"]

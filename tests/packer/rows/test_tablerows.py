@@ -131,6 +131,7 @@ print(early, peak_mebibytes(), first + rest)
 """
 
 
+@pytest.mark.long
 def test_the_memory_of_a_worker_stays_flat(tmp_path):
     """200 MB of rows in groups of 10: an eighth of them takes as much as all."""
     path = tmp_path / "x.parquet"

@@ -137,6 +137,7 @@ def test_numbers_that_are_no_classes_are_carried_and_told(tmp_path, second):
     assert files_below(tmp_path / "back") == files
 
 
+@pytest.mark.long
 def test_the_largest_number_that_is_a_class_is_one(tmp_path):
     tar(tmp_path / "a.tar", [("a.cls", b"%d" % ((1 << 20) - 1)), ("a.txt", b"x")])
     fastfeed.pack(tmp_path / "a.tar", tmp_path / "out")

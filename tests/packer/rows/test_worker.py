@@ -194,6 +194,7 @@ def test_a_program_with_threads_may_pack(tmp_path):
     assert len(proven(tmp_path / "out")) == 20
 
 
+@pytest.mark.long
 def test_a_dataset_that_uses_torch_in_its_workers(tmp_path):
     """OpenMP's threads are not in a fork: work that would wait for them must not hang."""
     code = """
