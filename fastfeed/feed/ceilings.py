@@ -140,10 +140,10 @@ def _processors(machine: Machine) -> tuple[Ceiling, Ceiling]:
     count = max(1, int(share.processors))
     left = 1 if count >= MANY_PROCESSORS else 0
     why = f"{share.why}; one is left to the training process" if left else share.why
-    waiting = min(64, max(8, 4 * count))
+    waiting = min(64, max(16, 8 * count))
     return (
         Ceiling("processors", count - left, why),
-        Ceiling("waiting", waiting, f"{waiting} workers, four to a processor (at least 8, at most 64), where they mostly wait"),
+        Ceiling("waiting", waiting, f"{waiting} workers, eight to a processor (at least 16, at most 64), where they mostly wait"),
     )
 
 

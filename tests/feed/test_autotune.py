@@ -61,7 +61,7 @@ def test_a_consumer_that_waits_gets_more_workers(caplog):
     assert one.num_workers == 2
     seen = [index for batch in one for index in batch.tolist()]
     assert seen == list(range(400))
-    assert 4 <= one.num_workers <= 8
+    assert 4 <= one.num_workers <= 16
     assert one.plan.num_workers == one.num_workers
     assert one.plan.why[0].startswith(f"tuned from 2 to {one.num_workers} workers")
     assert "with 2 the consumer waits" in "\n".join(one.tuning)

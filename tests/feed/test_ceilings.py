@@ -26,14 +26,14 @@ def workers(name: str, facts: SizingFacts, setting: Setting = USUAL) -> int:
     ("given", "computing", "waiting"),
     [
         ({"processors": 16}, 15, 64),
-        ({"processors": 8}, 7, 32),
-        ({"processors": 7}, 7, 28),
-        ({"processors": 2}, 2, 8),
-        ({"processors": 1}, 1, 8),
-        ({"processors": 64, "quota": 3.9}, 3, 12),
-        ({"processors": 16, "quota": 0.5}, 1, 8),
+        ({"processors": 8}, 7, 64),
+        ({"processors": 7}, 7, 56),
+        ({"processors": 2}, 2, 16),
+        ({"processors": 1}, 1, 16),
+        ({"processors": 64, "quota": 3.9}, 3, 24),
+        ({"processors": 16, "quota": 0.5}, 1, 16),
         ({"processors": 128, "ranks": 8}, 15, 64),
-        ({"processors": 4, "ranks": 8}, 1, 8),
+        ({"processors": 4, "ranks": 8}, 1, 16),
     ],
 )
 def test_processors_of_a_rank(given, computing, waiting):
