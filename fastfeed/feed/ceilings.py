@@ -143,7 +143,9 @@ def _processors(machine: Machine) -> tuple[Ceiling, Ceiling]:
     waiting = min(64, max(16, 8 * count))
     return (
         Ceiling("processors", count - left, why),
-        Ceiling("waiting", waiting, f"{waiting} workers, eight to a processor (at least 16, at most 64), where they mostly wait"),
+        Ceiling(
+            "waiting", waiting, f"{waiting} workers, eight to a processor (at least 16, at most 64), where they mostly wait"
+        ),
     )
 
 

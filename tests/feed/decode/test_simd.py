@@ -45,7 +45,7 @@ def test_the_tests_of_decoding_pass_with_pillow_simd(tmp_path):
         "-p",
         "no:cacheprovider",
         "-m",
-        "not soak",
+        "not soak and not long",
         "tests/feed/decode",
         "tests/feed/test_loader_images.py",
     ]
