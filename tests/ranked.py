@@ -13,7 +13,7 @@ def noted(note: Path) -> Iterator[None]:
     """What ends this process, an exit too, is written down for the parent, which cannot see it otherwise."""
     try:
         yield
-    except BaseException:
+    except BaseException:  # SystemExit and Ctrl-C as well: it is noted and goes on
         note.write_text(traceback.format_exc())
         raise
 

@@ -9,7 +9,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from PIL import Image
@@ -119,7 +119,7 @@ def _drawn(draw: Draw, seed: int, size: tuple[int, int]) -> tuple[Box, bytes]:
 
 
 class States:
-    """The random numbers' states, to go back to where what was drawn comes to nothing.
+    """The random numbers' states, to go back to where what was drawn comes to nothing: as a context, where it raises.
 
     Args:
         python: Whether numbers of the module random may be drawn too.
@@ -130,6 +130,13 @@ class States:
     def __init__(self, *, python: bool) -> None:
         self._torch = torch.get_rng_state()
         self._python = random.getstate() if python else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            self.restore()
 
     def restore(self) -> None:
         """Go back."""

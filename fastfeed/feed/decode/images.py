@@ -85,18 +85,14 @@ class Images:
         Raises:
             Exception: What Pillow raises.
         """
-        states = States(python=self._python)
-        picture = Picture.of(data, rows, close=self.close, pillow=why_pillow())
-        try:
+        with States(python=self._python) as states:
+            picture = Picture.of(data, rows, close=self.close, pillow=why_pillow())
             if self.recipe.views:
                 return self._views(picture, states)
             if self.recipe.arrays is not None:
                 pixels, rest = self.recipe.arrays.begun(picture)
                 return Begun(pixels, (rest,))
             return _begun(self.recipe, picture, _done(self.recipe, picture))
-        except Exception:
-            states.restore()
-            raise
 
     def _views(self, picture: Picture, states: States) -> "Begun":
         """Views of a picture, which is decoded now; what they are made of is copied from it."""
@@ -134,17 +130,13 @@ class Images:
         Raises:
             Exception: What Pillow raises.
         """
-        states = States(python=self._python)
-        picture = Picture.of(data, rows, close=self.close, pillow=why_pillow())
-        try:
+        with States(python=self._python):
+            picture = Picture.of(data, rows, close=self.close, pillow=why_pillow())
             number = _done(self.recipe, picture)
             if number == len(self.recipe.fused):
                 picture.write(out, self._levels)
                 return WRITTEN
             return _begun(self.recipe, picture, number)
-        except Exception:
-            states.restore()
-            raise
 
     def _learn_levels(self) -> None:
         """What the steps behind the picture make of each level of each channel, by asking them.
