@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 @contextmanager
 def noted(note: Path) -> Iterator[None]:
@@ -21,7 +23,8 @@ def noted(note: Path) -> Iterator[None]:
 def run_ranks(target: Callable[..., None], world: int, *arguments: Any, folder: Path, seconds: float = 200) -> None:
     """Call target(rank, *arguments) in new processes at once; all of them end well.
 
-    They are spawned: a fork of a process that has trained before hangs in autograd.
+    They are spawned: a fork of a process that has trained before hangs in autograd. They see no GPU: there may be fewer of
+    these than ranks.
 
     Args:
         target: What a rank does; noted(folder / "rankN.txt") shows here what it died of.
@@ -32,8 +35,10 @@ def run_ranks(target: Callable[..., None], world: int, *arguments: Any, folder: 
     """
     context = multiprocessing.get_context("spawn")
     ranks = [context.Process(target=target, args=(rank, *arguments)) for rank in range(world)]
-    for rank in ranks:
-        rank.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        for rank in ranks:
+            rank.start()
     for rank in ranks:
         rank.join(seconds)
         if rank.is_alive():

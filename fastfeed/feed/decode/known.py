@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from PIL.Image import Resampling, Transpose
 from torch import nn
 
@@ -95,13 +96,15 @@ def step_of(own: Any, *, tensors: bool) -> Step | str:  # noqa: ANN401 - any ste
 # ------------------------------------------------------------------------------------------------ their arguments
 def _kernel(own: Any, tensors: bool) -> steps.Kernel:  # noqa: ANN401, FBT001 - any step
     """What resizes as the step does."""
+    functional = sys.modules[f"{V2}.functional" if path_of(own).startswith(V2) else "torchvision.transforms.functional"]
+    if isinstance(own.interpolation, str):  # not every version of torchvision takes names: it is asked
+        functional.resize(Image.new("L", (1, 1)), [2, 2], interpolation=own.interpolation)
     if not tensors:
         return _resampling(own.interpolation)
     mode = str(getattr(own.interpolation, "value", own.interpolation))
     if mode not in _TENSOR_FILTERS:
         msg = f"{mode} of tensors"
         raise ValueError(msg)
-    functional = sys.modules[f"{V2}.functional" if path_of(own).startswith(V2) else "torchvision.transforms.functional"]
     return partial(functional.resize, interpolation=own.interpolation, antialias=own.antialias)
 
 

@@ -111,10 +111,19 @@ def test_other_formats(size, kind_mode, images):
 @settings(max_examples=60, deadline=None)
 @given(SIZES, st.sampled_from(["RGB", "L"]), st.sampled_from(["bilinear", "bicubic", "nearest", "lanczos", "box", "hamming"]))
 def test_close_is_close_with_bilinear_and_equal_with_others(size, mode, interpolation):
-    transform = v2.Compose([v2.RandomResizedCrop((31, 17), interpolation=interpolation), v2.RandomHorizontalFlip()])
+    crop = v2.RandomResizedCrop((31, 17), interpolation=v2.InterpolationMode(interpolation))
+    transform = v2.Compose([crop, v2.RandomHorizontalFlip()])
     data = jpeg(size, mode)
     (one, _), (other, _) = unfused(transform, data), fused(Images(transform, "close"), data)
     assert levels(one, other)[0] <= (MOST_LEVELS if interpolation == "bilinear" else 0)
+
+
+def test_names_of_filters_mean_what_the_installed_torchvision_takes_them_for():
+    """Not every version takes names."""
+    for kind in (v1.RandomResizedCrop, v2.RandomResizedCrop, v1.Resize, v2.Resize):
+        with warnings.catch_warnings(action="ignore"):
+            transform = v1.Compose([kind((31, 17), interpolation="bicubic")])
+        assert_same(Images(transform, "exact"), jpeg((40, 50)))
 
 
 ODD = {

@@ -1,0 +1,99 @@
+"""What an audit knows about one sample: its names, its size, its times stage by stage, and what was found."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastfeed.auditor.finding import Finding, Severity, worst
+from fastfeed.sample import printable
+
+STAGES = ("read", "decode", "transform", "load")
+"""In this order. A dataset that cannot be taken apart has one stage: load."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """The clocks of one stage of one sample, in seconds."""
+
+    wall: float
+    cpu: float
+    """Of the thread, or of the process where the work is spread over threads."""
+    delay: float | None
+    """Ready to run, but waiting for a processor; None where the kernel does not tell (/proc/thread-self/schedstat)."""
+    major_faults: int = 0
+    """Pages that came from a disk."""
+
+    @property
+    def blocked(self) -> float | None:
+        """Waiting for something else than a processor: a disk, a network, a lock, sleep; None where that is unknown."""
+        return None if self.delay is None else max(0.0, self.wall - self.cpu - self.delay)
+
+    def as_json(self) -> dict[str, float | int | None]:
+        """As a report holds it; units in the names."""
+        return {
+            "wall_seconds": round(self.wall, 6), "cpu_seconds": round(self.cpu, 6),
+            "delay_seconds": None if self.delay is None else round(self.delay, 6),
+            "blocked_seconds": None if self.blocked is None else round(self.blocked, 6), "major_faults": self.major_faults,
+        }  # fmt: skip
+
+
+@dataclass(slots=True)
+class SampleRecord:
+    """One sample."""
+
+    index: int
+    """Position in what is audited."""
+    key: str | None = None
+    path: str | None = None
+    """File, or member of a shard; undecodable bytes as surrogate escapes."""
+    shard: str | None = None
+    offset: int | None = None
+    """Where its bytes begin in the shard."""
+    label: str | None = None
+    """Class folder or class name, where there is one."""
+    split: str | None = None
+    size_bytes: int | None = None
+    format: str | None = None
+    """JPEG, PNG, text ...: by content, never by name."""
+    width: int | None = None
+    height: int | None = None
+    mode: str | None = None
+    digest: str | None = None
+    """Of its bytes: equal digests are equal files."""
+    peak_bytes: int | None = None
+    """Memory that it took at most, beyond what was there before."""
+    times: dict[str, StageTime] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def severity(self) -> Severity | None:
+        """The worst of what was found."""
+        return worst(self.findings)
+
+    @property
+    def status(self) -> str:
+        """Either "flagged", from a warning on, or "ok"."""
+        severity = self.severity
+        return "flagged" if severity is not None and severity >= Severity.WARNING else "ok"
+
+    @property
+    def name(self) -> str:
+        """For people: path, else key, else position."""
+        return printable(self.path or self.key or f"sample {self.index}")
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all stages."""
+        return sum(time.cpu for time in self.times.values())
+
+    @property
+    def wall_seconds(self) -> float:
+        """Of all stages."""
+        return sum(time.wall for time in self.times.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """As a line of the JSONL report holds it: what is unknown is left out."""
+        names = ("path", "key", "index", "shard", "offset", "label", "split")
+        facts = ("size_bytes", "format", "width", "height", "mode", "digest", "peak_bytes")
+        known = {name: getattr(self, name) for name in (*names, *facts) if getattr(self, name) is not None}
+        times = {name: time.as_json() for name, time in self.times.items()}
+        return {**known, "status": self.status, "findings": [one.as_json() for one in self.findings], "times": times}

@@ -1,0 +1,46 @@
+import json
+
+from fastfeed.auditor.finding import Code, Finding, Severity
+from fastfeed.auditor.record import SampleRecord, StageTime
+
+WIDE = Code("wide", Severity.INFO, "Wider than others", "Nothing.")
+SLOW = Code("slow", Severity.WARNING, "Slow for its size", "Re-encode it.")
+
+
+def test_blocked_is_what_no_processor_explains():
+    assert StageTime(wall=0.5, cpu=0.1, delay=0.15).blocked == 0.25
+    assert StageTime(wall=0.1, cpu=0.11, delay=0.0).blocked == 0
+    assert StageTime(wall=0.5, cpu=0.1, delay=None).blocked is None
+
+
+def test_flagged_from_a_warning_on():
+    record = SampleRecord(3)
+    assert record.status == "ok"
+    record.findings.append(Finding(WIDE, "9000 pixels"))
+    assert (record.status, record.severity) == ("ok", Severity.INFO)
+    record.findings.append(Finding(SLOW, "30 times"))
+    assert (record.status, record.severity) == ("flagged", Severity.WARNING)
+
+
+def test_names_for_people():
+    assert SampleRecord(3).name == "sample 3"
+    assert SampleRecord(3, key="k").name == "k"
+    assert SampleRecord(3, key="k", path="a\nb\udcff.jpg").name == "a\\nb\\udcff.jpg"
+
+
+def test_as_json_leaves_out_what_is_unknown():
+    record = SampleRecord(3, key="k", size_bytes=0, times={"read": StageTime(0.25, 0.125, None, 2)})
+    record.times["decode"] = StageTime(0.5, 0.5, 0.0)
+    assert (record.wall_seconds, record.cpu_seconds) == (0.75, 0.625)
+    line = json.loads(json.dumps(record.as_json()))
+    assert line == {
+        "key": "k", "index": 3, "size_bytes": 0, "status": "ok", "findings": [],
+        "times": {
+            "read": {
+                "wall_seconds": 0.25, "cpu_seconds": 0.125, "delay_seconds": None, "blocked_seconds": None, "major_faults": 2,
+            },
+            "decode": {
+                "wall_seconds": 0.5, "cpu_seconds": 0.5, "delay_seconds": 0.0, "blocked_seconds": 0.0, "major_faults": 0,
+            },
+        },
+    }  # fmt: skip
