@@ -14,8 +14,8 @@ SIZE = 23
 
 
 def loader(batch: int | None = 4, size: int = SIZE, **options: Any) -> DataLoader:
-    """Its sample i is i."""
-    return DataLoader(Calls(int, size), batch_size=batch, **{"num_workers": 0, **options})
+    """Its sample i is i. Pinning is said: left out it waits for CUDA, and a loader that Lightning makes again asks for it."""
+    return DataLoader(Calls(int, size), batch_size=batch, **{"num_workers": 0, "pin_memory": False, **options})
 
 
 class Flow(IterableDataset[int]):

@@ -125,11 +125,29 @@ def _in_force(plan: WorkerPlan, fresh: WorkerPlan) -> WorkerPlan:
     why = [plan.why[0], *fresh.why[1:]]
     if fresh.num_workers != plan.num_workers:
         why.insert(1, f"with batches as large as the first one, to begin with would have been right: {fresh.why[0]}")
-    return replace(
+    made = replace(
         fresh, num_workers=plan.num_workers, gate=plan.gate, persistent_workers=plan.persistent_workers,
         prefetch_factor=fresh.prefetch_factor or plan.prefetch_factor if plan.num_workers else None, why=tuple(why),
-        pin_memory=plan.pin_memory,
     )  # fmt: skip
+    return _with_pinning(made, plan.pin_memory, fresh.why)
+
+
+_NOT_YET = "no pinned memory so far: CUDA was not in use in this process when the pass began"
+
+
+def _with_pinning(plan: WorkerPlan, pins: bool, planned: tuple[str, ...]) -> WorkerPlan:  # noqa: FBT001
+    """A plan under which memory is pinned, or not yet, with the reason for that.
+
+    Args:
+        plan: It.
+        pins: Whether memory is pinned.
+        planned: The reasons of a plan in which nobody has looked yet whether CUDA is in use.
+    """
+    if plan.pin_memory == pins:
+        return plan
+    why = tuple(line for line in planned if line.startswith("pinned memory")) if pins else (_NOT_YET,)
+    others = tuple(line for line in plan.why if line != _NOT_YET and not line.startswith("pinned memory"))
+    return replace(plan, pin_memory=pins, why=(*others, *why))
 
 
 def planner_of(
@@ -248,13 +266,7 @@ class PlannedLoader:
         if self._planner.request.pin_memory is not None or not self._planner.pins:
             return
         self.pin_memory = bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
-        if self._plan.pin_memory != self.pin_memory:
-            instead = "no pinned memory so far: CUDA was not in use in this process when the pass began"
-            why = tuple(line for line in self._planner.plan().why if line.startswith("pinned memory"))
-            others = tuple(line for line in self._plan.why if line not in {*why, instead})
-            self._plan = replace(
-                self._plan, pin_memory=self.pin_memory, why=(*others, *(why if self.pin_memory else (instead,)))
-            )
+        self._plan = _with_pinning(self._plan, self.pin_memory, self._planner.plan().why)
 
     def open_passage(self, *, torch_numbers: bool) -> None:
         """The way of batches from the workers of the next pass, and how far those work ahead by what is known now.

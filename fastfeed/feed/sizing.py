@@ -31,8 +31,9 @@ USUAL_WORKERS = 4
 anything can be measured, is not slower than with them."""
 AMPLE_SHARED_BYTES = 1 << 30
 """With less of /dev/shm the plan says what happens where that is too little."""
-BATCHES_A_WORKER = 8
-"""An epoch of fewer batches for each is not worth starting more workers than is usual."""
+BATCHES_A_WORKER = 10
+"""An epoch of fewer batches for each is not worth starting more workers than is usual: 5 for 40 cheap batches were 7 % slower
+than 4 on 16 processors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

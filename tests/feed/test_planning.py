@@ -144,6 +144,10 @@ def test_memory_is_pinned_only_where_cuda_is_in_use():
     before = loader.plan
     next(iter(loader))
     assert loader.plan == before
+    passage = Passage()
+    passage.arrived(1 << 20, 1, "")
+    again = loader._planner.replanned(before, passage)
+    assert not again.pin_memory and [line for line in again.why if "pinned" in line] == [before.why[-1]]
 
 
 def test_pinning_that_was_asked_for_is_left():

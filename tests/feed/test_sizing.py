@@ -160,7 +160,7 @@ def test_an_epoch_of_three_batches():
     assert plan({"batches": 3}).num_workers == 3
 
 
-@pytest.mark.parametrize(("batches", "workers"), [(5, 4), (40, 5), (63, 7), (64, 8), (1000, 8)])
+@pytest.mark.parametrize(("batches", "workers"), [(5, 4), (40, 4), (50, 5), (79, 7), (80, 8), (1000, 8)])
 def test_a_short_epoch_is_not_worth_many_workers(batches, workers):
     found = plan({"batches": batches})
     assert found.num_workers == workers
