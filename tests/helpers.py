@@ -251,3 +251,20 @@ def rewrite_shard(dataset: Path, change: Callable[[bytearray], object], number: 
     path.write_bytes(raw)
     facts = {"size_bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
     rewrite_manifest(dataset, lambda body: body["shards"][number].update(facts))
+
+
+def findings_of(path: Path) -> str:
+    """What verify finds, a line each: its kind and its text."""
+    return "\n".join(f"{finding.kind}: {finding.text}" for finding in fastfeed.verify(path).findings)
+
+
+def row_set(name: str, row: int, value: int, table: str = "member") -> Callable[[ColumnFile], None]:
+    """A change of one number of the index, for rewrite_index."""
+
+    def change(index: ColumnFile) -> None:
+        first, *rest = index.column(table, name)
+        size = {"uint16": 2}.get(index.entry(table, name)["type"], 8)
+        raw = first[: row * size] + value.to_bytes(size, "little", signed=value < 0) + first[(row + 1) * size :]
+        index.replace(table, name, raw, *rest)
+
+    return change

@@ -15,13 +15,60 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT, ColumnFile, encoded, packed, photo
+from helpers import ROOT, ColumnFile, encoded, make_photos, packed, photo
 
+from fastfeed.config import PackConfig
+from fastfeed.packer.plan import PackPlan, make_plan
 from fastfeed.packer.unpack import WORKPLACE
+from fastfeed.sample import SkipList
+from fastfeed.source.lister import NOT_SNIFFED
+from fastfeed.source.scan import Listing
 
 DEADLINE_SECONDS = 60.0
 NO_JPEGTRAN = "the program jpegtran is not installed (apt-get install libjpeg-turbo-progs)"
 needs_jpegtran = pytest.mark.skipif(shutil.which("jpegtran") is None, reason=NO_JPEGTRAN)
+
+
+def pack_splits(folder: Path) -> Path:
+    """Two splits, two shards each, and stray files, so that every kind of file is there, not empty, and no two are equal.
+
+    Args:
+        folder: Gets src/ and packed/.
+
+    Returns:
+        The packed folder.
+    """
+    for split, each in (("train", 3), ("val", 2)):
+        make_photos(folder / "src" / split, each=each)
+        (folder / "src" / split / "cat" / ".DS_Store").write_bytes(b"stray")
+    packed(folder / "src", folder / "packed", shards=2)
+    return folder / "packed"
+
+
+def swap(one: Path, other: Path) -> None:
+    """Each gets the other's name."""
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+def listing_of(sizes: Mapping[str, int]) -> Listing:
+    """A listing of one flat folder, of files by name that are nowhere."""
+    found = Listing()
+    found.folders.append("")
+    for name in sorted(sizes):
+        found.names.append(name)
+        found.sizes.append(sizes[name])
+        found.mtimes_ns.append(7)
+        found.codecs.append(NOT_SNIFFED)
+    found.folder_starts.append(len(found.names))
+    return found
+
+
+def planned(listing: Listing, exclude: SkipList | None = None, **options: Any) -> PackPlan:
+    """The plan of a listing."""
+    return make_plan(listing, PackConfig(**options), name="data", exclude=exclude or SkipList(), failed={})
 
 
 def tree(folder: Path, files: Mapping[str, bytes | str]) -> Path:

@@ -5,9 +5,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from helpers import files_below, make_photos, pack_photos, packed
+from helpers import files_below, pack_photos
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from packing import pack_splits, swap
 
 import fastfeed
 from fastfeed.errors import NotADataset
@@ -15,21 +16,7 @@ from fastfeed.errors import NotADataset
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two splits, two shards each, and stray files, so that every kind of file is there and no two are equal."""
-    folder = tmp_path_factory.mktemp("pristine")
-    for split, each in (("train", 3), ("val", 2)):
-        make_photos(folder / "src" / split, each=each)
-        (folder / "src" / split / "cat" / ".DS_Store").write_bytes(b"stray")
-    packed(folder / "src", folder / "packed", shards=2)
-    return folder / "packed"
-
-
-def swap(one: Path, other: Path) -> None:
-    """Each gets the other's name."""
-    aside = one.with_name("aside")
-    one.rename(aside)
-    other.rename(one)
-    aside.rename(other)
+    return pack_splits(tmp_path_factory.mktemp("pristine"))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
