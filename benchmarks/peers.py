@@ -45,6 +45,8 @@ class Job:
     """Normalised float32 in place of uint8."""
     decode: str = "auto"
     shuffle_mode: str = "full"
+    channels_last: bool = False
+    """Bytes of a pixel side by side in memory, as FFCV and SPDL give them."""
     antialias: bool = True
 
 
@@ -289,7 +291,7 @@ def _fastfeed_loader(dataset: Any, job: Job, **options: Any) -> Epoch:  # noqa: 
 
     return first_of_each(fastfeed.DataLoader(
         dataset, batch_size=job.batch_size, shuffle=True, num_workers=job.workers, persistent_workers=True,
-        shuffle_mode=job.shuffle_mode, **options,
+        shuffle_mode=job.shuffle_mode, channels_last=job.channels_last, **options,
     ))  # fmt: skip
 
 
@@ -326,6 +328,10 @@ PARTS: Mapping[str, tuple[Contender, ...]] = {
         _ours("fastfeed close", "shards", f"{_CLOSE}; NCHW", decode="close"),
         _ours("fastfeed exact, jpeg_rows", "shards, jpeg_rows", f"{_EXACT}; NCHW", decode="exact"),
         _ours("fastfeed close, jpeg_rows", "shards, jpeg_rows", f"{_CLOSE}; NCHW", decode="close"),
+        _ours("fastfeed close, NHWC", "shards", f"{_CLOSE}; NHWC memory", decode="close", channels_last=True),
+        _ours(
+            "fastfeed close, NHWC, jpeg_rows", "shards, jpeg_rows", f"{_CLOSE}; NHWC memory", decode="close", channels_last=True
+        ),
         _ours("fastfeed exact, SIMD", "shards", f"{_SIMD}; NCHW", peer="simd", decode="exact"),
         _ours("fastfeed exact, SIMD, jpeg_rows", "shards, jpeg_rows", f"{_SIMD}; NCHW", peer="simd", decode="exact"),
     ),

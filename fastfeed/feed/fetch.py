@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, default_collate, get_worker_info
 
-from fastfeed.feed.decode.whole import MakesBatches, WholeBatch
+from fastfeed.feed.decode.whole import MakesBatches, Memory, WholeBatch
+from fastfeed.feed.lastaxis import channels_last, memory_with_channels_last
 from fastfeed.feed.naming import plain_index
 from fastfeed.feed.passage import Passage
 from fastfeed.feed.pickling import unpicklable
@@ -110,8 +111,14 @@ class FetchRules:
     """Somebody corrects the number of workers, and wants to know what they wait for."""
     record: bool = False
     """Take the times of samples."""
+    channels_last: bool = False
+    """Whether images lie in batches with channels last."""
     batch_transform: Callable[[Any], Any] | None = None
     """What is done to each batch behind collate."""
+
+
+def _contiguous(memory: Callable[..., torch.Tensor]) -> Memory:
+    return lambda shape, dtype: memory(shape, dtype=dtype)
 
 
 class Fetcher:
@@ -187,6 +194,8 @@ class Fetcher:
             if isinstance(samples, WholeBatch):
                 collate = WholeBatch.collated
             collated = collate(samples) if log is None else log.collated(collate, samples)
+            if self.rules.channels_last:
+                collated = channels_last(collated)
             if self.rules.batch_transform is not None:
                 stage = "batch_transform"
                 if seeds is not None:  # by its first sample: numbers of batches differ after a resume
@@ -232,7 +241,8 @@ class Fetcher:
                 seeds.apply(asked[position])
 
         memory = torch.empty if self.rules.passage is None or self.worker == MAIN else self.rules.passage.memory
-        make = partial(base.make_batch, indices, begin, lambda shape, dtype: memory(shape, dtype=dtype))
+        own = partial(memory_with_channels_last, memory) if self.rules.channels_last else _contiguous(memory)
+        make = partial(base.make_batch, indices, begin, own)
         self._at(WHOLE)
         try:
             return make() if self._log is None else self._log.together(make, asked)

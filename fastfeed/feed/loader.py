@@ -30,7 +30,7 @@ from fastfeed.feed.skipping import Skip
 from fastfeed.feed.stats import LoaderStats, told
 from fastfeed.feed.streaming import Streaming
 from fastfeed.feed.swapped import asking, notice_swap
-from fastfeed.feed.switches import plain_plan, prove_batch_transform, prove_rng, prove_stream, switches
+from fastfeed.feed.switches import plain_plan, prove_batches, prove_rng, prove_stream, switches
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.warned import tell_of_generators, tell_of_ranks
 
@@ -86,6 +86,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         hang_seconds: After how long without a batch a worker's stack is logged; 0 never does.
         batch_transform: Called with each batch behind collate_fn, where batches are made: MixUp, CutMix. In sample mode its
             random numbers do not depend on the workers either.
+        channels_last: Batches of images (tensors of four axes) lie in memory as torch.channels_last, as models on GPUs like it.
         record: Take the times that stats() tells, at less than 1 % of the time of batches of a few milliseconds or more.
 
     Raises:
@@ -128,9 +129,10 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         autotune: bool | None = None,
         record: bool = True,
         batch_transform: Callable[[Any], Any] | None = None,
+        channels_last: bool = False,
     ) -> None:
         prove_rng(rng)
-        prove_batch_transform(batch_transform, batched=batch_size is not None or batch_sampler is not None)
+        prove_batches(batch_transform, channels_last=channels_last, batched=batch_size is not None or batch_sampler is not None)
         prove_stream(dataset, {"rng": rng == "sample", "on_error": on_error != "raise", "with_index": with_index})
         prove_policy(
             on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error
@@ -138,6 +140,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         switch = switches({
             "on_error": on_error != "raise", "with_index": with_index, "rng='sample'": rng == "sample",
             "distributed='exact'": distributed == "exact", "batch_transform": batch_transform is not None,
+            "channels_last": channels_last,
         })  # fmt: skip
         given, asked = switch.workers(num_workers, autotune=autotune)
         self.disabled, self.autotune = switch.disabled, asked is None
@@ -145,7 +148,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
         self.with_index, self.hang_seconds, self.skip, self.record = with_index, hang_seconds, skip, record
-        self.batch_transform = batch_transform
+        self.batch_transform, self.channels_last = batch_transform, channels_last
         ours = sampler_of(dataset, Asked(
             sampler=sampler, batch_sampler=batch_sampler, shuffle=bool(shuffle), drop_last=drop_last, generator=generator,
             seed=seed, distributed=distributed, shuffle_mode=shuffle_mode, skip=skip,
@@ -296,10 +299,10 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
             sampler = self.sampler if self.batch_sampler is None else self.batch_sampler
             pool = pool_of(sampler, len(self.dataset), forced=self.force_on_error)  # type: ignore[arg-type]
             replace = Replacement(pool, self.seed or 0)
-        batched = self.batch_sampler is not None
         return FetchRules(
-            batched=batched, collate=self.collate_fn, on_error=self.on_error, replace=replace,
+            batched=self.batch_sampler is not None, collate=self.collate_fn, on_error=self.on_error, replace=replace,
             record=self.record, passage=self._passage, tuned=self._autotune is not None, batch_transform=self.batch_transform,
+            channels_last=self.channels_last,
         )  # fmt: skip
 
     @property

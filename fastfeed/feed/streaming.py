@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from fastfeed.errors import warn
 from fastfeed.feed.crew import DYING_SECONDS, Crew, WorkerLost, about_workers, name_deaths
 from fastfeed.feed.inner import InnerLoader, in_order_option
+from fastfeed.feed.lastaxis import channels_last
 from fastfeed.feed.passage import Passage
 from fastfeed.feed.streams import FIRST_SAMPLES, Beginnings, Progress, Stream, StreamCollate, StreamInit, Transformed
 from fastfeed.feed.tasks import TaskOrder
@@ -58,7 +59,11 @@ class Streaming:
         progress = Progress(None if self.workers is None else self.workers.whereabouts, self.beginnings)
         init = None if self.workers is None else StreamInit(loader.worker_init_fn, self.workers.stack_paths, passage)
         transform = getattr(loader, "batch_transform", None)  # torch's own has none
-        collate = loader.collate_fn if transform is None else Transformed(loader.collate_fn, transform)
+        collate = loader.collate_fn
+        if getattr(loader, "channels_last", False):
+            collate = Transformed(collate, channels_last)
+        if transform is not None:
+            collate = Transformed(collate, transform)
         self.loader = InnerLoader(
             Stream(loader.dataset, progress),  # type: ignore[arg-type]  # only for these is it called
             batch_size=loader.batch_size, drop_last=loader.drop_last,

@@ -119,12 +119,15 @@ def prove_rng(rng: object) -> None:
         raise UsageError(msg, got=repr(rng))
 
 
-def prove_batch_transform(transform: object, *, batched: bool) -> None:
-    """Whether it is a function, and there are batches.
+def prove_batches(transform: object, *, channels_last: bool, batched: bool) -> None:
+    """Whether batch_transform is a function, and there are batches for what is asked of batches.
 
     Raises:
         UsageError: It is none, or there are none.
     """
+    if channels_last and not batched:
+        msg = "channels_last is about batches, and with batch_size=None there are none"
+        raise UsageError(msg, hint="Give a batch_size, or lay out tensors in the dataset.")
     if transform is not None and not callable(transform):
         msg = "batch_transform is a function of a batch"
         raise UsageError(msg, got=repr(transform)[:80])

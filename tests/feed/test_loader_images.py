@@ -11,7 +11,7 @@ import torch
 from helpers import encoded, packed, photo
 from loading import Numbers, equal, remains, settled
 from torch.utils.data import DataLoader as TorchDataLoader
-from torch.utils.data import Subset
+from torch.utils.data import IterableDataset, Subset, TensorDataset
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
@@ -284,3 +284,58 @@ def test_wrong_use_of_batch_transform_is_told():
         DataLoader(Numbers(8), 4, batch_transform=3)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="needs batches"):
         DataLoader(Numbers(8), None, batch_transform=noisy)
+
+
+# ------------------------------------------------------------------------------------------------ channels last
+MIRRORED = transforms.Compose([transforms.Resize((24, 20)), transforms.RandomHorizontalFlip(1.0), transforms.PILToTensor()])
+UPSIDE_DOWN = transforms.Compose([transforms.Resize((24, 20)), transforms.RandomVerticalFlip(1.0), transforms.ToTensor()])
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("decode", ["exact", "close"])
+@pytest.mark.parametrize("transform", [TRAIN, BYTES, MIRRORED, UPSIDE_DOWN, TAIL, UNKNOWN], ids=range(6))
+def test_channels_last_changes_nothing_but_where_values_lie(photos, transform, decode, workers):
+    def batches(**options: Any) -> Any:
+        return list(DataLoader(opened(photos, transform, decode=decode), 5, num_workers=workers, seed=1, **options))
+
+    found = batches(channels_last=True)
+    assert all(images.is_contiguous(memory_format=torch.channels_last) for images, _ in found)
+    assert equal(found, batches())
+
+
+def test_channels_last_through_slots_that_are_used_again():
+    """Batches as large as those that get memory of their own."""
+    images = torch.arange(24 * 3 * 200 * 200, dtype=torch.float32).reshape(24, 3, 200, 200)
+    loader = DataLoader(TensorDataset(images), 4, num_workers=1, channels_last=True)
+    for _ in range(2):
+        for number, [batch] in enumerate(loader):
+            assert batch.is_contiguous(memory_format=torch.channels_last)
+            assert torch.equal(batch, images[4 * number : 4 * number + 4])
+
+
+def test_channels_last_of_a_stream_and_behind_it_batch_transform():
+    def rows() -> Any:
+        yield from torch.arange(8 * 3 * 2 * 5).reshape(8, 3, 2, 5)
+
+    seen = []
+
+    def look(batch: torch.Tensor) -> torch.Tensor:
+        seen.append(batch.stride())
+        return batch
+
+    found = list(DataLoader(_Rows(rows), 4, channels_last=True, batch_transform=look))
+    assert torch.equal(torch.cat(found), torch.stack(list(rows())))
+    assert seen == [(30, 1, 15, 3)] * 2 == [batch.stride() for batch in found]
+
+
+def test_channels_last_needs_batches():
+    with pytest.raises(UsageError, match="channels_last is about batches, and with batch_size=None there are none"):
+        DataLoader(Numbers(8), None, channels_last=True)
+
+
+class _Rows(IterableDataset[Any]):
+    def __init__(self, rows: Callable[[], Any]) -> None:
+        self.rows = rows
+
+    def __iter__(self) -> Any:
+        return self.rows()

@@ -228,11 +228,13 @@ class Picture:
         """Put the picture into a batch.
 
         Args:
-            out: Shape (3, height, width), contiguous; uint8 without levels, else of their dtype.
+            out: Shape (3, height, width), contiguous or with channels last; uint8 without levels, else of their dtype.
             levels: The value of each level of each channel; shape (3, 256).
         """
         image = self._decoded("RGB")
-        if image is not None:
+        if out.strides[0] < out.strides[2]:
+            _put_last(self._pixels if image is None else _bytes_of(image), out.transpose(1, 2, 0), levels)
+        elif image is not None:
             flat = out.reshape(3, -1)
             for number, plane in enumerate(_PLANES):
                 _put(np.frombuffer(image.tobytes("raw", plane), dtype=np.uint8), flat[number], levels, number)
@@ -254,6 +256,21 @@ def _put(values: Pixels, out: NDArray[Any], levels: NDArray[Any] | None, channel
         out[...] = values
     else:
         np.take(levels[channel], values, out=out, mode="clip")  # with "raise", numpy makes a copy first
+
+
+def _bytes_of(image: Image.Image) -> Pixels:
+    return np.frombuffer(image.tobytes("raw", "RGB"), dtype=np.uint8).reshape(image.height, image.width, 3)
+
+
+def _put_last(pixels: Pixels, out: NDArray[Any], levels: NDArray[Any] | None) -> None:
+    """Into memory of shape (height, width, 3)."""
+    if levels is not None:
+        for channel in range(3):
+            _put(pixels[:, :, channel], out[:, :, channel], levels, channel)
+    elif pixels.strides[1] < 0:  # numpy mirrors pixels of three bytes one by one, torch in a twentieth of the time
+        out[...] = torch.from_numpy(pixels[:, ::-1]).flip(1).numpy()
+    else:
+        out[...] = pixels
 
 
 def _resized_by_torch(pixels: Pixels, height: int, width: int) -> Pixels:
