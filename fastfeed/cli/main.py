@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 
 import fastfeed
-from fastfeed.cli import common, demo, index, info, pack, render, unpack, verify
+from fastfeed.cli import audit, common, demo, index, info, pack, render, unpack, verify
 from fastfeed.errors import FastfeedError
 
 _EPILOG = """\b
@@ -22,7 +22,8 @@ Exit codes:
     4  the destination cannot be    141  the reader of the output
        used                              has gone
     5  a packed dataset is damaged  143  interrupted by SIGTERM
-    6  done, but inputs were skipped
+    6  done, but inputs were skipped  10  audit found what --fail-on
+                                           names
 """
 FAULT, INTERRUPTED, CLOSED_PIPE, TERMINATED = 1, 130, 141, 143
 
@@ -40,7 +41,15 @@ def cli() -> None:
     """
 
 
-for _command in (demo.command, pack.command, verify.command, unpack.command, index.command, info.command):
+for _command in (
+    demo.command,
+    pack.command,
+    verify.command,
+    unpack.command,
+    index.command,
+    info.command,
+    audit.command,
+):
     cli.add_command(_command)
 
 

@@ -1,0 +1,83 @@
+"""The result of an audit for people: how much there is, what was found and what to do, what loading costs."""
+
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fastfeed.cli.render import say, table
+from fastfeed.sample import printable
+from fastfeed.units import format_count, format_seconds, format_size
+
+if TYPE_CHECKING:
+    from fastfeed.auditor.result import AuditResult, FoundCode
+
+_SHOWN = 3
+
+
+def audit_result(result: "AuditResult", *, skip_list: str | None = None) -> None:
+    """An audit's result.
+
+    Args:
+        result: What was found.
+        skip_list: Where the skip list was written.
+    """
+    say(_headline(result))
+    for text in _confidence(result):
+        say(text)
+    for found in result.found:
+        _found(found)
+    if result.stages:
+        say("")
+        _stages(result)
+    if result.formats:
+        say("Formats: " + ", ".join(f"{name} {count:,}" for name, count in result.formats.items()))
+    for note in result.notes:
+        say(f"Note: {printable(note)}")
+    if not result.complete:
+        say("Time was up before all samples were looked at: the same command with --jsonl FILE goes on.")
+    _next(result, skip_list)
+
+
+def _headline(result: "AuditResult") -> str:
+    of = "" if result.audited == result.samples else f"{result.audited:,} samples of "
+    counts = [(result.errors, "with an error"), (result.flagged - result.errors, "with a warning")]
+    found = ", ".join(f"{format_count(count, 'sample')} {what}" for count, what in counts if count)
+    took = f"{format_size(result.size_bytes)} in {format_seconds(result.seconds)}"
+    return f"Audited {of}{result.what} ({printable(result.target)}), {took}: {found or 'nothing is wrong'}."
+
+
+def _confidence(result: "AuditResult") -> Iterator[str]:
+    if result.at_most is not None:
+        share = f"{result.at_most:.2%}" if result.at_most < 0.1 else f"{result.at_most:.0%}"  # noqa: PLR2004 - two digits tell enough
+        yield f"So with 95 % confidence at most {share} of all samples have an error (those looked at were drawn at random)."
+
+
+def _found(found: "FoundCode") -> None:
+    say("")
+    say(f"{found.severity.upper():<7} {found.code}: {found.title} ({format_count(found.samples, 'sample')})")
+    for name, text in found.examples[:_SHOWN]:
+        say(f"        {printable(name)}: {printable(text)}")
+    if found.samples > _SHOWN:
+        say(f"        ... and {found.samples - _SHOWN:,} more")
+    say(f"        {found.advice}")
+
+
+def _stages(result: "AuditResult") -> None:
+    columns = [("stage", "left"), ("samples", "right"), ("processor", "right"), ("mean", "right"), ("wall", "right"),
+               ("slowest", "right"), ("which", "left")]  # fmt: skip
+    rows = [
+        [one.stage, f"{one.samples:,}", format_seconds(one.cpu_seconds), format_seconds(one.cpu_seconds / one.samples),
+         format_seconds(one.wall_seconds), format_seconds(one.slowest_seconds), one.slowest]
+        for one in result.stages
+    ]  # fmt: skip
+    table(columns, rows)
+
+
+def _next(result: "AuditResult", skip_list: str | None) -> None:
+    if result.report is not None:
+        say(f"Each sample has a line in {printable(result.report)}.")
+    if skip_list is not None:
+        say(f"Next:  fastfeed pack {shlex.quote(result.target)} DST --exclude {shlex.quote(skip_list)}")
+        say(f"       DataLoader(..., skip={skip_list!r})")
+    elif result.errors:
+        say(f"Next:  fastfeed audit {shlex.quote(result.target)} --skip-list bad.jsonl   # what pack --exclude takes")
