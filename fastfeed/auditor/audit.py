@@ -10,7 +10,7 @@ from fastfeed.auditor.finding import Severity
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.result import AuditResult, Summary
 from fastfeed.auditor.running.crew import Crew, Task
-from fastfeed.auditor.running.ledger import Ledger
+from fastfeed.auditor.running.journal import Journal
 from fastfeed.auditor.running.limits import Limits
 from fastfeed.auditor.running.process import starter
 from fastfeed.auditor.running.sampling import at_most, positions
@@ -115,14 +115,14 @@ def audit(
     for path in (jsonl, skip_list):
         _prove_apart(found, path)
     identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden}
-    with Ledger(None if jsonl is None else os.fsdecode(jsonl), identity) as ledger:
-        job = _Job(found, config, ledger, progress)
+    with Journal(None if jsonl is None else os.fsdecode(jsonl), identity) as journal:
+        job = _Job(found, config, journal, progress)
         job.run()
         result = job.result()
         if skip_list is not None:
-            _write_skip_list(os.fsdecode(skip_list), found, ledger)
+            _write_skip_list(os.fsdecode(skip_list), found, journal)
         if job.complete:
-            ledger.publish()
+            journal.publish()
     return result
 
 
@@ -143,8 +143,8 @@ def _prove_apart(target: Target, path: str | os.PathLike[str] | None) -> None:
 class _Job:
     """One audit."""
 
-    def __init__(self, target: Target, config: AuditConfig, ledger: Ledger, progress: Progress) -> None:
-        self.target, self.config, self.ledger, self.progress = target, config, ledger, progress
+    def __init__(self, target: Target, config: AuditConfig, journal: Journal, progress: Progress) -> None:
+        self.target, self.config, self.journal, self.progress = target, config, journal, progress
         self.began = time.monotonic()
         self.workers, why = _workers(config)
         self.limits = Limits(config.kill_after, _memory_bytes(config, self.workers))
@@ -168,18 +168,18 @@ class _Job:
             self.notes.append(crew.cut_short)
         for number, record in enumerate(self.target.before):
             record.index = (self.count or 0) + number
-            self.ledger.add(record)
+            self.journal.add(record)
 
     def _load(self, crew: Crew) -> None:
         self.wanted = self.config.sample if self.count is None else min(self.count, self.config.sample or self.count)
         self.progress.start("audit", self.wanted, None)
-        if self.ledger.kept:
-            self.progress.advance(self.ledger.kept, 0)
-            self.notes.append(f"{format_count(self.ledger.kept, 'sample')} taken over from an audit that was interrupted")
-        if self.ledger.why_anew is not None:
-            self.notes.append(self.ledger.why_anew)
+        if self.journal.kept:
+            self.progress.advance(self.journal.kept, 0)
+            self.notes.append(f"{format_count(self.journal.kept, 'sample')} taken over from an audit that was interrupted")
+        if self.journal.why_anew is not None:
+            self.notes.append(self.journal.why_anew)
         for record in crew.run(self._tasks()):
-            self.ledger.add(record)
+            self.journal.add(record)
             self.progress.advance(1, record.size_bytes or 0)
         self.progress.finish()
 
@@ -188,7 +188,7 @@ class _Job:
         deadline = None if minutes is None else self.began + 60 * minutes
         how = How(full=not self.config.fast)
         for index in self._order():
-            if index in self.ledger:
+            if index in self.journal:
                 continue
             if deadline is not None and time.monotonic() > deadline:
                 self.complete = False
@@ -205,7 +205,7 @@ class _Job:
     def result(self) -> AuditResult:
         """What was found."""
         summary, bad = Summary(), 0
-        for record in self.ledger:
+        for record in self.journal:
             summary.add(record)
             bad += record.index < (self.count or 0) and record.severity is Severity.ERROR
         others = len(self.target.before)
@@ -213,7 +213,7 @@ class _Job:
         part = self.count is not None and 0 < audited < self.count
         return AuditResult(
             target=self.target.name, what=self.target.what, samples=self.count or 0, notes=tuple(self.notes),
-            workers=self.workers, fast=self.config.fast, complete=self.complete, report=self.ledger.report,
+            workers=self.workers, fast=self.config.fast, complete=self.complete, report=self.journal.report,
             seconds=time.monotonic() - self.began,
             **summary.facts(others=others, at_most=at_most(bad, audited) if part else None),
         )  # fmt: skip
@@ -240,9 +240,9 @@ def _memory_bytes(config: AuditConfig, workers: int) -> int | None:
     return int(free * _MEMORY_SHARE / workers) if free else None
 
 
-def _write_skip_list(path: str, target: Target, ledger: Ledger) -> None:
+def _write_skip_list(path: str, target: Target, journal: Journal) -> None:
     """The samples that are errors."""
-    SkipList.write(path, (entry for record in ledger if (entry := _entry(record, target)) is not None))
+    SkipList.write(path, (entry for record in journal if (entry := _entry(record, target)) is not None))
 
 
 def _entry(record: SampleRecord, target: Target) -> SkipEntry | None:

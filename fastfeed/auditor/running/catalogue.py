@@ -1,5 +1,8 @@
 """All codes that an audit may give, by name."""
 
+from fastfeed.auditor.finding import catalogue
+from fastfeed.auditor.looking.codes import CODES as LOOKING
 from fastfeed.auditor.running.codes import RUNNING
 
-CODES = {**RUNNING}
+CODES = catalogue(*RUNNING.values(), *LOOKING.values())
+"""Those of looking, judging and running."""

@@ -8,7 +8,6 @@ import ctypes
 import faulthandler
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -105,4 +104,4 @@ def _say(answers: int, head: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -22,8 +22,8 @@ FAILS = Code(
     "fails", Severity.ERROR, "The dataset raises an error instead of giving it",
     "The text says where it was raised: mend the sample or the dataset, or leave it out with a skip list.",
 )  # fmt: skip
-ENDS_EARLY = Code(
-    "ends-early", Severity.ERROR, "The dataset says that it ends here, though by its length it does not",
+STOPS_EARLY = Code(
+    "stops-early", Severity.ERROR, "The dataset says that it ends here, though by its length it does not",
     "An IndexError or StopIteration of one's own code ends a for loop without a word: raise another error, or mend __len__.",
 )  # fmt: skip
 CRASH = Code(
@@ -47,5 +47,5 @@ MEMORY = Code(
     "Make it smaller, or give --memory-limit more than by default.",
 )  # fmt: skip
 RUNNING = catalogue(
-    UNREADABLE, SPECIAL, LEFT_OUT, DAMAGED_SHARD, FAILS, ENDS_EARLY, CRASH, CRASH_ONCE, HANG, TAKES_LONG, MEMORY
+    UNREADABLE, SPECIAL, LEFT_OUT, DAMAGED_SHARD, FAILS, STOPS_EARLY, CRASH, CRASH_ONCE, HANG, TAKES_LONG, MEMORY
 )

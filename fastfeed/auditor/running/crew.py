@@ -257,24 +257,29 @@ class Crew:
             if not child.tasks or not child.ready:
                 continue
             took = now - child.began
-            if child.stood is None and took > self._limits.speak_after(self._spread):
-                self._speak(child, took)
             if took > self._limits.end_after(self._spread):
                 yield self._ended(child, took)
+            elif child.stood is None and took > self._limits.speak_after(self._spread):
+                self._speak(child, took)
 
     def _speak(self, child: _Child, took: float) -> None:
-        child.stood = stack_of(child.process.pid, child.stack) or "no Python code"
-        task, *others = child.tasks
-        self._again.extend(others)
-        child.tasks = deque([task])
+        task = self._put_aside(child)
         end = format_seconds(self._limits.end_after(self._spread))
         LOG.warning(
             "sample %d takes long: %s so far, it stands in %s. It is ended after %s (--kill-after); others go on.",
             task.index, format_seconds(took), child.stood, end,
         )  # fmt: skip
 
+    def _put_aside(self, child: _Child) -> Task:
+        """Note where a child stands; others get what it has besides."""
+        child.stood = stack_of(child.process.pid, child.stack) or "no Python code"
+        task, *others = child.tasks
+        self._again.extend(others)
+        child.tasks = deque([task])
+        return task
+
     def _ended(self, child: _Child, took: float) -> SampleRecord:
-        task = child.tasks[0]
+        task = child.tasks[0] if child.stood is not None else self._put_aside(child)
         self._dismiss(child)
         self._stop_stream(task)
         text = f"it was ended after {format_seconds(took)}; it stood in {child.stood}"

@@ -1,17 +1,25 @@
 """One member's bytes: decoded under a clock, and looked at."""
 
-import io
-import warnings
+from typing import Self
 
 from fastfeed.auditor.clock import Clock
-from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.looking.look import look
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.codes import FAILS
 from fastfeed.auditor.running.subject import How
-from fastfeed.media import is_image_field, sniff
 
 
-def examine(record: SampleRecord, name: str, data: bytes, how: How) -> None:
+class _Timed(Clock):
+    """A clock that knows whether it was used: what is no image is not decoded."""
+
+    used = False
+
+    def __enter__(self) -> Self:
+        self.used = True
+        super().__enter__()
+        return self
+
+
+def examine(record: SampleRecord, name: str, data: bytes, how: How, *, clocked: bool = True) -> None:
     """Decode an image as a loader does, and note what its bytes show.
 
     Args:
@@ -19,19 +27,13 @@ def examine(record: SampleRecord, name: str, data: bytes, how: How) -> None:
         name: Of the file or member; its extension says what it should be.
         data: Its bytes.
         how: How closely to look.
+        clocked: Whether the time of decoding is that of the stage decode; not where a dataset decodes it itself.
     """
-    if not (sniff(data) or is_image_field(name.rpartition(".")[2].lower())):
-        return
-    from PIL import Image  # noqa: PLC0415 - texts need none
-
-    with warnings.catch_warnings(), Clock() as clock:
-        warnings.simplefilter("ignore")
-        try:
-            image = Image.open(io.BytesIO(data))
-            image.load()
-        except Exception as error:  # noqa: BLE001 - whatever a decoder raises
-            if how.look:
-                record.findings.append(Finding(FAILS, f"{type(error).__name__}: {error}"))
-        else:
-            record.format, (record.width, record.height), record.mode = image.format, image.size, image.mode
-    record.times["decode"] = clock.time
+    clock = _Timed()
+    found = look(data, name, strict=how.full and how.look, band=how.full and how.look, around=clock)
+    if clocked and clock.used:
+        record.times["decode"] = clock.time
+    record.format, record.width, record.height, record.mode = found.format, found.width, found.height, found.mode
+    record.digest = found.digest
+    if how.look:
+        record.findings += found.findings

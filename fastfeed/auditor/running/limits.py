@@ -51,8 +51,7 @@ class Limits:
     def speak_after(self, spread: Spread) -> float:
         """Seconds after which a sample is named, with the stack at which it stands; it is left to go on."""
         usual = spread.percentile(0.99)
-        found = max(_LEAST_SECONDS, _TIMES_SLOWEST * (usual or 0.0))
-        return found if self.kill_seconds is None else min(found, self.kill_seconds)
+        return max(_LEAST_SECONDS, _TIMES_SLOWEST * (usual or 0.0))
 
     def end_after(self, spread: Spread) -> float:
         """Seconds after which it is ended."""

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice, takewhile
 from typing import Any, Protocol
 
 from fastfeed.auditor.running import child
@@ -120,8 +121,8 @@ def stack_of(pid: int, descriptor: int) -> str:
 
 
 def told_stack(text: str) -> str:
-    """The innermost frames of faulthandler's words, ours left out, in one line; empty where there is none."""
+    """The innermost frames of faulthandler's words, down to where our own code called, in one line; empty without any."""
     current = text.rpartition("most recent call first")[2]
     own = os.path.join(package_folder(), "fastfeed", "auditor", "running")
-    frames = [match for match in _FRAME.findall(current) if not match[0].startswith((own, "<"))]
-    return ", called from ".join(f"{name} ({path}:{line})" for path, line, name in frames[:_SHOWN_FRAMES])
+    frames = takewhile(lambda frame: not frame[0].startswith(own), _FRAME.findall(current))
+    return ", called from ".join(f"{name} ({path}:{line})" for path, line, name in islice(frames, _SHOWN_FRAMES))

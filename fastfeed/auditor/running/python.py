@@ -9,7 +9,7 @@ from fastfeed.archive.regular import open_regular
 from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.codes import ENDS_EARLY, FAILS, MEMORY, SPECIAL, UNREADABLE
+from fastfeed.auditor.running.codes import STOPS_EARLY, FAILS, MEMORY, SPECIAL, UNREADABLE
 from fastfeed.auditor.running.examine import examine
 from fastfeed.auditor.running.subject import How, Stages, Subject
 from fastfeed.errors import SourceUnreadable, UsageError
@@ -62,7 +62,7 @@ def _is_ours(dataset: Any) -> bool:  # noqa: ANN401
 
 def _failure(record: SampleRecord, error: BaseException) -> None:
     """Note what a dataset raised."""
-    by_kind = {MemoryError: MEMORY, IndexError: ENDS_EARLY, StopIteration: ENDS_EARLY}
+    by_kind = {MemoryError: MEMORY, IndexError: STOPS_EARLY, StopIteration: STOPS_EARLY}
     code = next((code for kind, code in by_kind.items() if isinstance(error, kind)), FAILS)
     record.findings.append(Finding(code, told_error(error)))
 
@@ -145,7 +145,7 @@ class Foldered(Indexed):
     @staticmethod
     def _look(record: SampleRecord, path: str, data: bytes, how: How, *, loaded: bool) -> None:
         beside = SampleRecord(record.index)
-        examine(beside, path, data, how)
+        examine(beside, path, data, how, clocked=False)
         record.format, record.width, record.height, record.mode = beside.format, beside.width, beside.height, beside.mode
         record.digest = beside.digest
         if not loaded and beside.findings:  # the look says in better words what the loader stumbled over
@@ -196,7 +196,7 @@ class Ours(Indexed):
             with self.dataset.open(record.index, field) as file:
                 data = file.read()
             sizes += len(data)
-            examine(beside, f"{record.key}.{field}", data, how)
+            examine(beside, f"{record.key}.{field}", data, how, clocked=False)
             record.findings += beside.findings
             if record.format is None:
                 record.format, record.width, record.height = beside.format, beside.width, beside.height

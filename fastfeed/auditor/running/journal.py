@@ -22,7 +22,7 @@ SUFFIX = ".partial"
 _NONE = -1
 
 
-class Ledger:
+class Journal:
     """Where the records are.
 
     Args:

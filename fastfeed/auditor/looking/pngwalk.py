@@ -1,0 +1,137 @@
+"""The chunks of a PNG: checksums, order, end, and what is hidden in compressed texts.
+
+Source: PNG specification, third edition, §5 (chunks), §11 (what they hold); APNG's acTL and fdAT are part of it.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+MAX_TEXT_BYTES = 1 << 20
+"""Pillow refuses a compressed text or profile that becomes more (PngImagePlugin.MAX_TEXT_CHUNK)."""
+_HEADER_BYTES = 13
+_COMPRESSED = frozenset({b"zTXt", b"iTXt", b"iCCP"})
+_OVERHEAD = 12
+_NOT_METADATA = frozenset({b"IHDR", b"PLTE", b"IDAT", b"IEND", b"fdAT", b"fcTL", b"acTL", b"tRNS"})
+
+
+class Chunk(NamedTuple):
+    """One chunk that is there whole."""
+
+    at: int
+    """Of its length field."""
+    kind: bytes
+    body: bytes
+    crc_holds: bool
+
+
+class Fault(NamedTuple):
+    """A chunk that breaks a rule."""
+
+    critical: bool
+    """Whether pixels depend on it."""
+    text: str
+
+
+@dataclass(slots=True)
+class PngStructure:
+    """What the chunks say."""
+
+    depth: int = 0
+    colour: int = 0
+    """2 RGB, 3 palette, 6 RGBA, 0 grey, 4 grey and alpha."""
+    interlaced: bool = False
+    frames: int = 0
+    """Of an animation; 0 where it is none."""
+    end: int = -1
+    """Behind IEND; -1 where the file ends before it."""
+    cut: str = ""
+    """How the file ends within a chunk; empty where it does not."""
+    cut_pixels: bool = False
+    """Whether that chunk, or one that should follow, holds pixels."""
+    pixel_bytes: int = 0
+    """Of all IDAT chunks that are there."""
+    metadata_bytes: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    texts: list[tuple[str, int]] = field(default_factory=list)
+    """Compressed texts and profiles that become more than MAX_TEXT_BYTES: name of the chunk, how much at least."""
+
+
+def walk(data: bytes) -> PngStructure:
+    """Read the chunks of a PNG.
+
+    Args:
+        data: The whole file, beginning with the signature.
+    """
+    found = PngStructure()
+    for chunk in _chunks(data, found):
+        if not chunk.crc_holds:
+            found.faults.append(Fault(chunk.kind[:1].isupper(), f"the checksum of {_name(chunk)} does not hold"))
+        if chunk.kind == b"IHDR" and len(chunk.body) == _HEADER_BYTES:
+            found.depth, found.colour, found.interlaced = chunk.body[8], chunk.body[9], chunk.body[12] == 1
+        elif chunk.kind == b"IDAT":
+            found.pixel_bytes += len(chunk.body)
+        elif chunk.kind == b"acTL" and len(chunk.body) == 8:  # noqa: PLR2004 - frames, plays
+            (found.frames,) = struct.unpack_from(">I", chunk.body)
+        elif chunk.kind == b"IEND":
+            found.end = chunk.at + _OVERHEAD + len(chunk.body)
+        _rules(found, chunk)
+    return found
+
+
+def _chunks(data: bytes, found: PngStructure) -> Iterator[Chunk]:
+    """Each whole chunk up to IEND; how the file ends where that is missing."""
+    at = len(SIGNATURE)
+    while at + 8 <= len(data):
+        size, kind = struct.unpack_from(">I4s", data, at)
+        stop = at + _OVERHEAD + size
+        if stop > len(data):
+            have = max(0, len(data) - at - 8)
+            found.cut = (
+                f"the file ends within {kind.decode('latin-1')!r} at byte {at}, behind {min(have, size)} of {size} bytes"
+            )
+            found.cut_pixels = kind == b"IDAT" or not found.pixel_bytes
+            return
+        body = data[at + 8 : at + 8 + size]
+        yield Chunk(at, kind, body, zlib.crc32(data[at + 4 : at + 8 + size]) == int.from_bytes(data[stop - 4 : stop]))
+        if kind == b"IEND":
+            return
+        at = stop
+    found.cut = f"the file ends at byte {len(data)} without IEND"
+    found.cut_pixels = not found.pixel_bytes
+
+
+def _rules(found: PngStructure, chunk: Chunk) -> None:
+    """What is odd about one chunk that the pixels do not need."""
+    if chunk.kind not in _NOT_METADATA:
+        found.metadata_bytes += len(chunk.body)
+    if chunk.kind == b"tRNS" and not chunk.body:
+        found.faults.append(Fault(critical=False, text=f"{_name(chunk)} is empty"))
+    if chunk.kind == b"tEXt" and chunk.body.count(b"\0") != 1:
+        found.faults.append(Fault(critical=False, text=f"{_name(chunk)} does not hold one keyword and one text"))
+    if chunk.kind in _COMPRESSED:
+        size = _inflated_bytes(chunk)
+        if size > MAX_TEXT_BYTES:
+            found.texts.append((chunk.kind.decode("ascii"), size))
+
+
+def _inflated_bytes(chunk: Chunk) -> int:
+    """Bytes that a compressed text becomes, counted up to a little over MAX_TEXT_BYTES; 0 where it is not compressed."""
+    packed = chunk.body.partition(b"\0")[2]
+    if chunk.kind == b"iTXt":
+        if packed[:1] != b"\1":
+            return 0
+        packed = packed[2:].split(b"\0", 2)[-1]
+    else:
+        packed = packed[1:]
+    try:
+        return len(zlib.decompressobj().decompress(packed, MAX_TEXT_BYTES + 1))
+    except zlib.error:
+        return 0  # Pillow ignores a damaged text, and the chunk's checksum tells of it
+
+
+def _name(chunk: Chunk) -> str:
+    return f"{chunk.kind.decode('latin-1')} at byte {chunk.at}"
