@@ -3,12 +3,16 @@
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+from fastfeed.auditor.asked import AuditConfig, AuditOptions, audit_config
 from fastfeed.auditor.finding import Severity
+from fastfeed.auditor.judging.codes import TIMING_CODES
+from fastfeed.auditor.judging.judge import judge_ledger
+from fastfeed.auditor.judging.ledger import Ledger
+from fastfeed.auditor.judging.noise import Beat, Noise
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.result import AuditResult, Summary
+from fastfeed.auditor.result import AuditResult, Costliest, Summary
 from fastfeed.auditor.running.crew import Crew, Task
 from fastfeed.auditor.running.journal import Journal
 from fastfeed.auditor.running.limits import Limits
@@ -20,61 +24,14 @@ from fastfeed.errors import UsageError
 from fastfeed.machine import memory, processors
 from fastfeed.sample import SkipEntry, SkipList
 from fastfeed.trace import QUIET, Progress
-from fastfeed.units import format_count, parse_size
+from fastfeed.units import format_count
+
+if TYPE_CHECKING:
+    from fastfeed.auditor.judging.verdict import Verdict
 
 _MEMORY_SHARE = 0.8
 _SEED = 0
 """Of the random order: the same for all, so that a continued audit goes on with the same samples."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditConfig:
-    """What decides how an audit is done."""
-
-    workers: int | None = None
-    """Processes; by default the usable processors."""
-    sample: int | None = None
-    """Only so many samples, drawn at random."""
-    max_minutes: float | None = None
-    """Begin no sample after this time; they are then taken in random order."""
-    fast: bool = False
-    """Without the looks that cost as much as decoding."""
-    kill_after: float | None = None
-    """Seconds after which a sample is ended. Without it: ten minutes, or 1,000 times what 99 of 100 samples take."""
-    memory_limit: int | str | None = None
-    """What loading one sample may take; by default four fifths of the memory that is left, shared by the workers."""
-    hidden: bool = False
-    """Of a folder: look also at what begins with a dot."""
-
-    def __post_init__(self) -> None:
-        for name in ("workers", "sample"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                msg = f"{name} is a whole number from 1"
-                raise UsageError(msg, got=repr(value))
-        for name in ("max_minutes", "kill_after"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | float) or not value > 0):
-                msg = f"{name} is a number above 0"
-                raise UsageError(msg, got=repr(value))
-        if isinstance(self.memory_limit, str):
-            try:
-                object.__setattr__(self, "memory_limit", parse_size(self.memory_limit))
-            except ValueError as error:
-                msg = f"memory_limit: {error}"
-                raise UsageError(msg) from error
-
-
-class AuditOptions(TypedDict, total=False):
-    """AuditConfig's fields as keyword arguments."""
-
-    workers: int | None
-    sample: int | None
-    max_minutes: float | None
-    fast: bool
-    kill_after: float | None
-    memory_limit: int | str | None
-    hidden: bool
 
 
 def audit(
@@ -106,11 +63,7 @@ def audit(
         DestinationError: The report cannot be written.
         WorkerDied: Processes die whatever they load.
     """
-    unknown = sorted(set(options) - {entry.name for entry in fields(AuditConfig)})
-    if unknown:
-        msg = f"audit has no option {', '.join(unknown)}"
-        raise UsageError(msg, expected=f"among {', '.join(entry.name for entry in fields(AuditConfig))}")
-    config = AuditConfig(**options)
+    config = audit_config(options)
     found = find_target(target, progress, hidden=config.hidden)
     for path in (jsonl, skip_list):
         _prove_apart(found, path)
@@ -150,36 +103,66 @@ class _Job:
         self.limits = Limits(config.kill_after, _memory_bytes(config, self.workers))
         self.notes = [why, *target.why]
         self.count: int | None = None
-        self.wanted: int | None = None
         self.complete = True
         """Whether every sample that was to be audited was."""
+        self._start = starter(target.spec, target.live)
+        self._times = Ledger()
+        self._beats: list[Beat] = []
+        self._verdict: Verdict | None = None
 
     def run(self) -> None:
-        """Load what is still to be loaded."""
-        start = starter(self.target.spec, self.target.live)
-        with Crew(start, self.target.spec, count=self.workers, limits=self.limits) as crew:
+        """Load what is still to be loaded, then measure again what seems slow."""
+        self._take_over()
+        with self._crew() as crew:
             self.count = crew.prepare()
-            if self.count is None:
+            stream = self.count is None
+            if stream:
                 self.notes.append("a stream is read by one process, from its beginning")
             self._load(crew)
         if crew.ended_at is not None:
             self.count = crew.ended_at
         if crew.cut_short is not None:
             self.notes.append(crew.cut_short)
+        self._beats = crew.beats
+        self._judge(stream=stream)
         for number, record in enumerate(self.target.before):
             record.index = (self.count or 0) + number
             self.journal.add(record)
 
-    def _load(self, crew: Crew) -> None:
-        self.wanted = self.config.sample if self.count is None else min(self.count, self.config.sample or self.count)
-        self.progress.start("audit", self.wanted, None)
-        if self.journal.kept:
-            self.progress.advance(self.journal.kept, 0)
-            self.notes.append(f"{format_count(self.journal.kept, 'sample')} taken over from an audit that was interrupted")
+    def _crew(self) -> Crew:
+        return Crew(self._start, self.target.spec, count=self.workers, limits=self.limits)
+
+    def _take_over(self) -> None:
+        """What an audit that was interrupted has left. What it said of times is judged anew."""
         if self.journal.why_anew is not None:
             self.notes.append(self.journal.why_anew)
+        if self.journal.kept:
+            self.notes.append(f"{format_count(self.journal.kept, 'sample')} taken over from an audit that was interrupted")
+        for record in self.journal:
+            kept = [found for found in record.findings if found.code.name not in TIMING_CODES]
+            if len(kept) < len(record.findings):
+                record.findings = kept
+                self.journal.add(record)
+            self._times.add(record)
+
+    def _judge(self, *, stream: bool) -> None:
+        """Find what is slow. It is measured again in processes that have not loaded it before."""
+        with self._crew() as crew:
+            remeasure = None if stream else crew.measured
+            self._verdict = judge_ledger(self._times, remeasure, noise=Noise(self._beats))
+        for index, findings in self._verdict.findings.items():
+            record = self.journal.get(index)
+            record.findings += findings
+            self.journal.add(record)
+        self.notes += self._verdict.notes
+
+    def _load(self, crew: Crew) -> None:
+        wanted = self.config.sample if self.count is None else min(self.count, self.config.sample or self.count)
+        self.progress.start("audit", wanted, None)
+        self.progress.advance(self.journal.kept, 0)
         for record in crew.run(self._tasks()):
             self.journal.add(record)
+            self._times.add(record)
             self.progress.advance(1, record.size_bytes or 0)
         self.progress.finish()
 
@@ -214,9 +197,16 @@ class _Job:
         return AuditResult(
             target=self.target.name, what=self.target.what, samples=self.count or 0, notes=tuple(self.notes),
             workers=self.workers, fast=self.config.fast, complete=self.complete, report=self.journal.report,
-            seconds=time.monotonic() - self.began,
+            seconds=time.monotonic() - self.began, **self._judged(),
             **summary.facts(others=others, at_most=at_most(bad, audited) if part else None),
         )  # fmt: skip
+
+    def _judged(self) -> dict[str, Any]:
+        """The fields of AuditResult that are about times."""
+        verdict = self._verdict
+        assert verdict is not None
+        costliest = [Costliest(self.journal.get(one.index).name, one.seconds, one.part, one.cumulative) for one in verdict.top]
+        return {"costs": tuple(verdict.sentences()), "costliest": tuple(costliest), "judged": verdict.as_json()}
 
 
 def _numbers() -> Iterator[int]:

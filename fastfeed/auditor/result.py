@@ -38,6 +38,19 @@ class StageTotal:
     """Name of that sample."""
 
 
+@dataclass(frozen=True, slots=True)
+class Costliest:
+    """One of the samples that take the most time."""
+
+    name: str
+    seconds: float
+    """Computing, or waiting for something else than a processor."""
+    part: float
+    """Of the time that all samples take."""
+    cumulative: float
+    """Of it and those before it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
     """What an audit found."""
@@ -58,6 +71,12 @@ class AuditResult:
     found: tuple[FoundCode, ...]
     """The worst and most frequent first."""
     stages: tuple[StageTotal, ...]
+    costs: tuple[str, ...]
+    """Sentences: what slow samples and oversize ones cost."""
+    costliest: tuple[Costliest, ...]
+    """The costliest first, slow or not."""
+    judged: dict[str, Any]
+    """How times were judged: what is usual by format and stage, how noisy the machine was."""
     formats: dict[str, int]
     """Samples by format."""
     size_bytes: int

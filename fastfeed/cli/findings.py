@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fastfeed.cli.render import say, table
+from fastfeed.cli.render import say, say_indented, table
 from fastfeed.sample import printable
 from fastfeed.units import format_count, format_seconds, format_size
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fastfeed.auditor.result import AuditResult, FoundCode
 
 _SHOWN = 3
+_INDENT = "        "
 
 
 def audit_result(result: "AuditResult", *, skip_list: str | None = None) -> None:
@@ -24,6 +25,8 @@ def audit_result(result: "AuditResult", *, skip_list: str | None = None) -> None
     say(_headline(result))
     for text in _confidence(result):
         say(text)
+    for text in result.costs:
+        say(f"{text[:1].upper()}{text[1:]}.")
     for found in result.found:
         _found(found)
     if result.stages:
@@ -53,13 +56,18 @@ def _confidence(result: "AuditResult") -> Iterator[str]:
 
 
 def _found(found: "FoundCode") -> None:
-    say("")
+    """A kind of finding; what is only worth knowing takes a line."""
+    known = found.severity == "info"
+    if not known:
+        say("")
     say(f"{found.severity.upper():<7} {found.code}: {found.title} ({format_count(found.samples, 'sample')})")
+    if known:
+        return
     for name, text in found.examples[:_SHOWN]:
-        say(f"        {printable(name)}: {printable(text)}")
+        say_indented(f"{printable(name)}: {printable(text)}", _INDENT)
     if found.samples > _SHOWN:
-        say(f"        ... and {found.samples - _SHOWN:,} more")
-    say(f"        {found.advice}")
+        say_indented(f"... and {found.samples - _SHOWN:,} more", _INDENT)
+    say_indented(f"What to do: {found.advice}", _INDENT)
 
 
 def _stages(result: "AuditResult") -> None:

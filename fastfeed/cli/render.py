@@ -57,6 +57,16 @@ def say(text: str = "") -> None:
         print(line if line.startswith(" ") else _paragraph(line))
 
 
+def say_indented(text: str, indent: str) -> None:
+    """A paragraph to stdout that stands further right."""
+    width, deeper = _WIDTH + len(indent), indent + "  "
+    print(
+        textwrap.fill(
+            text, width, initial_indent=indent, subsequent_indent=deeper, break_long_words=False, break_on_hyphens=False
+        )
+    )
+
+
 def silent(text: str = "") -> None:
     """Nothing."""
 

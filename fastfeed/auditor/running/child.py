@@ -8,22 +8,27 @@ import ctypes
 import faulthandler
 import os
 import signal
+import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.judging.pulse import beat
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running import memory
 from fastfeed.auditor.running.codes import MEMORY
 from fastfeed.auditor.running.parts import PartSpec
 from fastfeed.auditor.running.python import subject_of
 from fastfeed.auditor.running.stored import Stored
-from fastfeed.auditor.running.subject import How, Subject, one_thread
+from fastfeed.auditor.running.subject import How, Subject, one_thread, other_draws
 from fastfeed.errors import FastfeedError
 from fastfeed.packer.rows.byname import load_object
 from fastfeed.source import wire
 
 _PR_SET_PDEATHSIG = 1
+_BEAT_SECONDS = 30.0
+"""How often a fixed piece of work is timed, which tells whether the machine is quiet."""
 
 
 def main() -> None:
@@ -69,12 +74,16 @@ def serve(open_it: Callable[[dict[str, Any]], Subject], orders: int, answers: in
             _say(answers, wire.error_head(error))
             return
         one_thread()
+        other_draws()
         if first.head["memory_bytes"] is not None:
             memory.limit(first.head["memory_bytes"])
-        _say(answers, {"event": "ready", "count": subject.count, "stack": stack})
-        loader = _Loader(subject)
+        _say(answers, {"event": "ready", "count": subject.count, "stack": stack, "beat": asdict(beat())})
+        loader, felt = _Loader(subject), time.monotonic()
         while order := wire.read(file):
             _say(answers, loader.carry_out(order.head))
+            if time.monotonic() > felt + _BEAT_SECONDS:
+                _say(answers, {"event": "beat", "beat": asdict(beat())})
+                felt = time.monotonic()
 
 
 class _Loader:

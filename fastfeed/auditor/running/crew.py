@@ -9,13 +9,14 @@ import selectors
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 from fastfeed.auditor.finding import Finding
-from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.judging.noise import Beat
+from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE, HANG, TAKES_LONG
 from fastfeed.auditor.running.limits import Limits, Spread
@@ -90,6 +91,8 @@ class Crew:
         self._again: deque[Task] = deque()
         """Samples whose process died; and those that it had behind them."""
         self._crashes = 0
+        self.beats: list[Beat] = []
+        """What the machine was like meanwhile."""
         self.count: int | None = None
         """Samples that there are; None for a stream, and before prepare()."""
         self.ended_at: int | None = None
@@ -141,6 +144,23 @@ class Crew:
                 return
             yield from self._hear(_LOOK_SECONDS)
             yield from self._watch()
+
+    def measured(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
+        """Times of samples, in this order, without a look at them.
+
+        Args:
+            indices: Each once.
+            cold: From the disk.
+
+        Returns:
+            By index; one that could not be loaded, or not from the disk, is missing.
+
+        Raises:
+            WorkerDied: As run().
+        """
+        how = How(look=False, full=False, cold=cold)
+        records = self.run(Task(index, how) for index in indices)
+        return {record.index: [record.times] for record in records if record.times and not record.findings}
 
     def _feed(self, coming: Iterator[Task]) -> None:
         """Give each child what it lacks. A sample whose process died goes first, alone, to a new one."""
@@ -202,6 +222,10 @@ class Crew:
     def _answered(self, child: _Child, head: dict[str, object]) -> Iterator[SampleRecord]:
         if "error" in head:
             raise wire.error_of(head)
+        if "beat" in head:
+            self.beats.append(Beat(**head["beat"]))  # type: ignore[arg-type]
+        if head["event"] == "beat":
+            return
         if head["event"] == "ready":
             child.ready, child.stack, self.count = True, int(str(head["stack"])), head["count"]  # type: ignore[assignment]
             child.began = time.monotonic()  # its start is not its first sample's

@@ -9,7 +9,7 @@ from fastfeed.archive.regular import open_regular
 from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.codes import STOPS_EARLY, FAILS, MEMORY, SPECIAL, UNREADABLE
+from fastfeed.auditor.running.codes import FAILS, MEMORY, SPECIAL, STOPS_EARLY, UNREADABLE
 from fastfeed.auditor.running.examine import examine
 from fastfeed.auditor.running.subject import How, Stages, Subject
 from fastfeed.errors import SourceUnreadable, UsageError
@@ -112,10 +112,11 @@ class Indexed:
         """What __len__ says: every position below it must give a sample."""
         return self._count
 
-    def load(self, index: int, how: How) -> SampleRecord:  # noqa: ARG002 - nothing is known of its bytes
+    def load(self, index: int, how: How) -> SampleRecord:
         """Ask for a sample."""
         record = SampleRecord(index)
-        clocked(record, lambda: self.dataset[index])
+        if not how.cold:  # what it reads is not known, so nothing can be dropped from the kernel's memory
+            clocked(record, lambda: self.dataset[index])
         return record
 
 
@@ -128,7 +129,7 @@ class Foldered(Indexed):
     def load(self, index: int, how: How) -> SampleRecord:
         """Read, decode and transform a sample."""
         path, target = self.dataset.samples[index]
-        record = SampleRecord(index, path=path, label=self._label(target))
+        record = SampleRecord(index, path=self._below_root(path), label=self._label(target))
         stages = Stages(record)
         try:
             data = self._read(record, path, stages, how)
@@ -171,6 +172,11 @@ class Foldered(Indexed):
             if dataset.target_transform is not None:
                 dataset.target_transform(target)
 
+    def _below_root(self, path: str) -> str:
+        """As skip lists name it."""
+        root = os.path.join(os.fsdecode(self.dataset.root), "")
+        return path.removeprefix(root)
+
     def _label(self, target: object) -> str | None:
         names = getattr(self.dataset, "classes", ())
         return str(names[target]) if isinstance(target, int) and 0 <= target < len(names) else None
@@ -184,8 +190,7 @@ class Ours(Indexed):
         identity = self.dataset.identity(index)
         source = None if identity.source is None else escape(identity.source)
         record = SampleRecord(index, key=identity.key, path=source)
-        loaded = clocked(record, lambda: self.dataset[index])
-        if how.look and loaded:
+        if not how.cold and clocked(record, lambda: self.dataset[index]) and how.look:
             self._look(record, how)
         return record
 

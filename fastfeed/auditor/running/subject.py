@@ -1,5 +1,6 @@
 """What a child process asks of that which is audited: one sample, loaded under clocks and looked at."""
 
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ class How(NamedTuple):
     full: bool = True
     """Also by those looks that cost as much as decoding."""
     cold: bool = False
-    """From the disk, not from the kernel's memory, where we know what to drop from there."""
+    """From the disk, not from the kernel's memory. A subject that cannot do so gives a record without times."""
 
 
 HOW = How()
@@ -71,3 +72,13 @@ def one_thread() -> None:
         torch.set_num_threads(1)
     if cv2 is not None:
         cv2.setNumThreads(1)
+
+
+def other_draws() -> None:
+    """Let random numbers be other ones than in the process before: a sample that is measured again gets other transforms."""
+    random.seed()
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        numpy.random.seed()
+    if torch is not None:
+        torch.default_generator.seed()
