@@ -7,7 +7,8 @@ import xxhash
 from PIL import Image
 
 from fastfeed.auditor.finding import Finding
-from fastfeed.auditor.looking import filecodes, picture
+from fastfeed.auditor.looking import encoding, filecodes, picture, structured, textlook
+from fastfeed.auditor.looking.encoding import TEXT_EXTENSIONS, looks_like_text
 from fastfeed.auditor.looking.kinds import extension_of, kind_by_magic, kind_in_place_of_an_image, names_an_image
 from fastfeed.auditor.looking.picture import MAX_PIXELS, How, Picture
 from fastfeed.media import HEAD_BYTES, Codec, probe
@@ -37,6 +38,10 @@ class Looked:
     mode: str | None = None
     """Pillow's."""
     findings: list[Finding] = field(default_factory=list)
+    characters: int | None = None
+    """Of a text."""
+    text: str | None = None
+    """Decoded, for a tokenizer; None where that failed or it is none."""
     image: Image.Image | None = None
     """Loaded, for a thumbnail; None where that failed. Of several frames it stands at any."""
 
@@ -74,8 +79,20 @@ def look(
     if names_an_image(name):
         return _as_unknown_image(looked, data, how)
     kind = kind_by_magic(data)
-    if kind is not None and kind.code in _NEVER_A_SAMPLE:
-        looked.findings.append(Finding(kind.code, kind.text))
+    if kind is not None:
+        if kind.code in _NEVER_A_SAMPLE:
+            looked.findings.append(Finding(kind.code, kind.text))
+        return looked
+    extension = extension_of(name)
+    return _as_text(looked, data, extension) if extension in TEXT_EXTENSIONS or looks_like_text(data) else looked
+
+
+def _as_text(looked: Looked, data: bytes, extension: str) -> Looked:
+    looked.format = TEXT
+    looked.text, looked.findings = encoding.read(data)
+    if looked.text is not None:
+        looked.characters = len(looked.text)
+        looked.findings += [*textlook.findings_of(looked.text), *structured.findings_of(looked.text, extension)]
     return looked
 
 

@@ -52,5 +52,5 @@ def flat_rows(rows: NDArray[np.uint8]) -> int:
     Args:
         rows: uint8 of shape (height, values a row).
     """
-    near: NDArray[np.bool_] = ((rows >= _GREY - _TOLERANCE) & (rows <= _GREY + _TOLERANCE)).all(axis=1)
+    near = np.asarray(((rows >= _GREY - _TOLERANCE) & (rows <= _GREY + _TOLERANCE)).all(axis=1))
     return int(len(near) if near.all() else np.argmin(near[::-1]))

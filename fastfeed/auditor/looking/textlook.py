@@ -1,0 +1,93 @@
+"""What is wrong or odd about one text's characters and shape."""
+
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sized
+from typing import Any
+
+from fastfeed.auditor.finding import Code, Finding
+from fastfeed.auditor.looking import textcodes
+from fastfeed.auditor.looking.decoding import told
+from fastfeed.units import format_count
+
+LONG_LINE, LONG_RUN, LONG_BLANK = 1_000_000, 20_000, 10_000
+"""Characters. A paragraph without spaces (Chinese, Thai) stays far below LONG_RUN; \\s+$ over LONG_BLANK takes 0.3 s."""
+MAX_RATIO = 25
+"""Size to compressed size: prose has 2 to 4, logs and tables up to 15."""
+_RATIO_FROM, _RATIO_UP_TO = 2000, 1 << 20
+_LINES = re.compile(rf"(?<![^\n])[^\n]{{{LONG_LINE},}}")
+_RUNS = re.compile(rf"(?<!\S)\S{{{LONG_RUN},}}")  # begun at a run's start alone: else its time is the square of a run
+_BLANKS = re.compile(rf"(?<!\s)\s{{{LONG_BLANK},}}")
+_CONTROL = re.compile("[\x01-\x08\x0e-\x1f\x7f]")
+_OTHER_ENDS = re.compile("\r(?!\n)|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+"""What str.splitlines() takes for the end of a line, and `wc -l` does not."""
+
+
+def findings_of(text: str) -> list[Finding]:
+    """What there is to say about a text.
+
+    Args:
+        text: Decoded, not empty.
+    """
+    if not text.strip():
+        return [Finding(textcodes.BLANK, format_count(len(text), "character"))]
+    return [*_characters(text), *_shape(text)]
+
+
+def _characters(text: str) -> list[Finding]:
+    found = list[Finding]()
+    for code, character in ((textcodes.NUL, "\0"), (textcodes.REPLACEMENT, "\ufffd")):
+        count = text.count(character)
+        if count:
+            found.append(Finding(code, f"{count:,} of them, the first in line {_line(text, text.index(character))}"))
+    control = _CONTROL.search(text)
+    if control:
+        found.append(Finding(textcodes.CONTROL, f"U+{ord(control[0]):04X} in line {_line(text, control.start())}"))
+    other = _OTHER_ENDS.search(text)
+    if other:
+        numbers = f"{text.count(chr(10)):,} line feeds, {len(text.splitlines()):,} lines by splitlines()"
+        place = f"the first other end is U+{ord(other[0]):04X} in line {_line(text, other.start())}"
+        found.append(Finding(textcodes.LINE_ENDS, f"{numbers}; {place}"))
+    return found
+
+
+def _shape(text: str) -> list[Finding]:
+    found = list[Finding]()
+    kinds: tuple[tuple[Code, re.Pattern[str]], ...] = (
+        (textcodes.LONG_LINE, _LINES), (textcodes.LONG_RUN, _RUNS), (textcodes.LONG_BLANK, _BLANKS),
+    )  # fmt: skip
+    for code, pattern in kinds:
+        longest = max(pattern.finditer(text), key=lambda match: match.end() - match.start(), default=None)
+        if longest is not None:
+            size = format_count(longest.end() - longest.start(), "character")
+            found.append(Finding(code, f"{size} from line {_line(text, longest.start())} on"))
+    part = text[:_RATIO_UP_TO].encode("utf-8", "surrogatepass")
+    ratio = len(part) / len(zlib.compress(part, 1)) if len(part) >= _RATIO_FROM else 0.0
+    if ratio > MAX_RATIO:
+        found.append(Finding(textcodes.REPETITIVE, f"it compresses {ratio:.0f} times; prose does 2 to 4 times"))
+    return found
+
+
+def _line(text: str, at: int) -> int:
+    """Its number, from 1 on: a line ends with a line feed."""
+    return text.count("\n", 0, at) + 1
+
+
+def count_tokens(text: str, tokenizer: Callable[[str], Any]) -> int | Finding:
+    """How many tokens a text has by a tokenizer of the user's.
+
+    Args:
+        text: Decoded.
+        tokenizer: Gives something with a length, or a mapping with "input_ids", as those of transformers do.
+
+    Returns:
+        The number, or what the tokenizer raised.
+    """
+    try:
+        tokens = tokenizer(text)
+        ids: Sized = tokens["input_ids"] if isinstance(tokens, Mapping) else tokens
+        return len(ids)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - foreign code over any text: what it raises is what is asked
+        return Finding(textcodes.TOKENIZER_FAILS, told(error))
