@@ -2,24 +2,26 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fastfeed.auditor.asked import AuditConfig, AuditOptions, audit_config
-from fastfeed.auditor.finding import Severity
-from fastfeed.auditor.judging.codes import TIMING_CODES
+from fastfeed.auditor.finding import Finding, Severity
 from fastfeed.auditor.judging.judge import judge_ledger
 from fastfeed.auditor.judging.ledger import Ledger
 from fastfeed.auditor.judging.noise import Beat, Noise
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.result import AuditResult, Costliest, Summary
+from fastfeed.auditor.running.catalogue import LATE
 from fastfeed.auditor.running.crew import Crew, Task
 from fastfeed.auditor.running.journal import Journal
 from fastfeed.auditor.running.limits import Limits
 from fastfeed.auditor.running.process import starter
 from fastfeed.auditor.running.sampling import at_most, positions
 from fastfeed.auditor.running.subject import How
-from fastfeed.auditor.running.targets import Target, find_target
+from fastfeed.auditor.running.targets import FOLDER, Target, find_target
+from fastfeed.auditor.together import Together, of_tars
+from fastfeed.disk import disk_error
 from fastfeed.errors import UsageError
 from fastfeed.machine import memory, processors
 from fastfeed.sample import SkipEntry, SkipList
@@ -71,9 +73,9 @@ def audit(
     with Journal(None if jsonl is None else os.fsdecode(jsonl), identity) as journal:
         job = _Job(found, config, journal, progress)
         job.run()
-        result = job.result()
         if skip_list is not None:
-            _write_skip_list(os.fsdecode(skip_list), found, journal)
+            job.notes += _write_skip_list(os.fsdecode(skip_list), found, journal)
+        result = job.result()
         if job.complete:
             journal.publish()
     return result
@@ -107,6 +109,8 @@ class _Job:
         """Whether every sample that was to be audited was."""
         self._start = starter(target.spec, target.live)
         self._times = Ledger()
+        self._together = Together(names=target.kind == FOLDER)
+        self._of_set: list[tuple[str, Finding]] = []
         self._beats: list[Beat] = []
         self._verdict: Verdict | None = None
 
@@ -125,6 +129,7 @@ class _Job:
             self.notes.append(crew.cut_short)
         self._beats = crew.beats
         self._judge(stream=stream)
+        self._compare()
         for number, record in enumerate(self.target.before):
             record.index = (self.count or 0) + number
             self.journal.add(record)
@@ -133,28 +138,46 @@ class _Job:
         return Crew(self._start, self.target.spec, count=self.workers, limits=self.limits)
 
     def _take_over(self) -> None:
-        """What an audit that was interrupted has left. What it said of times is judged anew."""
+        """What an audit that was interrupted has left; what depends on all samples is found anew."""
         if self.journal.why_anew is not None:
             self.notes.append(self.journal.why_anew)
         if self.journal.kept:
             self.notes.append(f"{format_count(self.journal.kept, 'sample')} taken over from an audit that was interrupted")
         for record in self.journal:
-            kept = [found for found in record.findings if found.code.name not in TIMING_CODES]
+            kept = [found for found in record.findings if found.code.name not in LATE]
             if len(kept) < len(record.findings):
                 record.findings = kept
                 self.journal.add(record)
-            self._times.add(record)
+            self._hear(record)
+
+    def _hear(self, record: SampleRecord) -> None:
+        self._times.add(record)
+        self._together.add(record)
 
     def _judge(self, *, stream: bool) -> None:
         """Find what is slow. It is measured again in processes that have not loaded it before."""
         with self._crew() as crew:
             remeasure = None if stream else crew.measured
             self._verdict = judge_ledger(self._times, remeasure, noise=Noise(self._beats))
-        for index, findings in self._verdict.findings.items():
+        self._note((index, found) for index, findings in self._verdict.findings.items() for found in findings)
+        self.notes += self._verdict.notes
+
+    def _compare(self) -> None:
+        """Find what samples show together."""
+        self._note(self._together.found(lambda index: self.journal.get(index).name))
+        self._of_set += self._together.of_set()
+        if self.target.tars is not None and not self.config.fast:
+            self._of_set += of_tars(self.target.tars.paths())
+
+    def _note(self, found: Iterable[tuple[int, Finding]]) -> None:
+        """Add findings to records."""
+        together: dict[int, list[Finding]] = {}
+        for index, finding in found:
+            together.setdefault(index, []).append(finding)
+        for index, findings in together.items():
             record = self.journal.get(index)
             record.findings += findings
             self.journal.add(record)
-        self.notes += self._verdict.notes
 
     def _load(self, crew: Crew) -> None:
         wanted = self.config.sample if self.count is None else min(self.count, self.config.sample or self.count)
@@ -162,7 +185,7 @@ class _Job:
         self.progress.advance(self.journal.kept, 0)
         for record in crew.run(self._tasks()):
             self.journal.add(record)
-            self._times.add(record)
+            self._hear(record)
             self.progress.advance(1, record.size_bytes or 0)
         self.progress.finish()
 
@@ -188,6 +211,8 @@ class _Job:
     def result(self) -> AuditResult:
         """What was found."""
         summary, bad = Summary(), 0
+        for name, finding in self._of_set:
+            summary.add_of_set(name, finding)
         for record in self.journal:
             summary.add(record)
             bad += record.index < (self.count or 0) and record.severity is Severity.ERROR
@@ -195,8 +220,8 @@ class _Job:
         audited = summary.records - others
         part = self.count is not None and 0 < audited < self.count
         return AuditResult(
-            target=self.target.name, what=self.target.what, samples=self.count or 0, notes=tuple(self.notes),
-            workers=self.workers, fast=self.config.fast, complete=self.complete, report=self.journal.report,
+            target=self.target.name, what=self.target.what, kind=self.target.kind, samples=self.count or 0,
+            notes=tuple(self.notes), workers=self.workers, fast=self.config.fast, complete=self.complete, report=self.journal.report,
             seconds=time.monotonic() - self.began, **self._judged(),
             **summary.facts(others=others, at_most=at_most(bad, audited) if part else None),
         )  # fmt: skip
@@ -230,13 +255,25 @@ def _memory_bytes(config: AuditConfig, workers: int) -> int | None:
     return int(free * _MEMORY_SHARE / workers) if free else None
 
 
-def _write_skip_list(path: str, target: Target, journal: Journal) -> None:
-    """The samples that are errors."""
-    SkipList.write(path, (entry for record in journal if (entry := _entry(record, target)) is not None))
+def _write_skip_list(path: str, target: Target, journal: Journal) -> list[str]:
+    """The samples that are errors; and how many of them have no name by which a skip list could name them.
+
+    Raises:
+        DestinationError: It cannot be written.
+    """
+    entries = [_entry(record, target) for record in journal if record.severity is Severity.ERROR]
+    named = [entry for entry in entries if entry.source or entry.key or entry.dataset_digest]
+    try:
+        SkipList.write(path, named)
+    except OSError as error:
+        raise disk_error(f"{path}: {error.strerror}", error.errno, os.path.dirname(os.path.abspath(path))) from error
+    missing = len(entries) - len(named)
+    what = (
+        f"{format_count(missing, 'error')} {'is' if missing == 1 else 'are'} not in the skip list: these samples have no names"
+    )
+    return [what] if missing else []
 
 
-def _entry(record: SampleRecord, target: Target) -> SkipEntry | None:
-    bad = [found for found in record.findings if found.code.severity is Severity.ERROR]
-    if not bad:
-        return None
-    return SkipEntry(record.path, record.key, record.index, target.digest, bad[0].code.name)
+def _entry(record: SampleRecord, target: Target) -> SkipEntry:
+    kind = next(found.code.name for found in record.findings if found.code.severity is Severity.ERROR)
+    return SkipEntry(record.path, record.key, record.index, target.digest, kind)

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastfeed.auditor.finding import Code, Severity
+from fastfeed.auditor.finding import Code, Finding, Severity
 from fastfeed.auditor.record import STAGES, SampleRecord
 
 _EXAMPLES = 5
@@ -19,7 +19,7 @@ class FoundCode:
     title: str
     advice: str
     samples: int
-    """That have it."""
+    """That have it; or classes, or findings about tars."""
     examples: tuple[tuple[str, str], ...]
     """(name, text) of the first of them."""
 
@@ -58,6 +58,8 @@ class AuditResult:
     target: str
     what: str
     """What the target is, in words."""
+    kind: str
+    """folder, list, packed, tars, python."""
     samples: int
     """That there are."""
     audited: int
@@ -138,6 +140,13 @@ class Summary:
             stage.wall += time.wall
             stage.cpu += time.cpu
             stage.slowest = max(stage.slowest, (time.wall, record.name))
+
+    def add_of_set(self, name: str, finding: Finding) -> None:
+        """Something about a class or a tar rather than a sample."""
+        self._counts[finding.code] += 1
+        examples = self._codes.setdefault(finding.code, [])
+        if len(examples) < _EXAMPLES:
+            examples.append((name, finding.text))
 
     def found(self) -> tuple[FoundCode, ...]:
         """Findings by code, the worst and most frequent first."""

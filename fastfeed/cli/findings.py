@@ -45,8 +45,10 @@ def _headline(result: "AuditResult") -> str:
     of = "" if result.audited == result.samples else f"{result.audited:,} samples of "
     counts = [(result.errors, "with an error"), (result.flagged - result.errors, "with a warning")]
     found = ", ".join(f"{format_count(count, 'sample')} {what}" for count, what in counts if count)
-    took = f"{format_size(result.size_bytes)} in {format_seconds(result.seconds)}"
-    return f"Audited {of}{result.what} ({printable(result.target)}), {took}: {found or 'nothing is wrong'}."
+    size = f"{format_size(result.size_bytes)} in " if result.size_bytes else ""
+    took = f"{size}{format_seconds(result.seconds)}"
+    where = "" if result.target in result.what else f" ({printable(result.target)})"
+    return f"Audited {of}{result.what}{where}, {took}: {found or 'nothing is wrong'}."
 
 
 def _confidence(result: "AuditResult") -> Iterator[str]:
@@ -82,10 +84,17 @@ def _stages(result: "AuditResult") -> None:
 
 
 def _next(result: "AuditResult", skip_list: str | None) -> None:
+    """What to do with the result."""
     if result.report is not None:
         say(f"Each sample has a line in {printable(result.report)}.")
-    if skip_list is not None:
+    if skip_list is None:
+        if result.errors:
+            say(f"Next:  fastfeed audit {shlex.quote(result.target)} --skip-list bad.jsonl   # the errors, by their names")
+        return
+    if result.kind in {"folder", "list"}:
         say(f"Next:  fastfeed pack {shlex.quote(result.target)} DST --exclude {shlex.quote(skip_list)}")
-        say(f"       DataLoader(..., skip={skip_list!r})")
-    elif result.errors:
-        say(f"Next:  fastfeed audit {shlex.quote(result.target)} --skip-list bad.jsonl   # what pack --exclude takes")
+        say(f"       ds = fastfeed.open({result.target!r}, skip={skip_list!r})")
+    elif result.kind == "python":
+        say(f"Next:  DataLoader(..., skip={skip_list!r})")
+    else:
+        say(f"Next:  ds = fastfeed.open({result.target!r}, skip={skip_list!r})")

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.judging.noise import Beat
@@ -24,7 +24,7 @@ from fastfeed.auditor.running.process import Process, Start, stack_of, told_stac
 from fastfeed.auditor.running.subject import HOW, How
 from fastfeed.errors import WorkerDied
 from fastfeed.source import wire
-from fastfeed.units import format_seconds
+from fastfeed.units import format_count, format_seconds
 
 LOG = logging.getLogger("fastfeed.audit")
 _AHEAD = 8
@@ -48,6 +48,8 @@ class Task:
     """Of the first try."""
     behind: int = 0
     """Samples that the process had loaded before it, at the first try."""
+    found: Finding | None = None
+    """What is known of it already: only its names are still wanted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +142,7 @@ class Crew:
         coming = iter(tasks)
         while True:
             self._feed(coming)
-            if not any(child.tasks for child in self._children):
+            if not any(child.tasks for child in self._children) and not self._again:
                 return
             yield from self._hear(_LOOK_SECONDS)
             yield from self._watch()
@@ -219,34 +221,39 @@ class Crew:
             else:
                 yield from self._died(child)
 
-    def _answered(self, child: _Child, head: dict[str, object]) -> Iterator[SampleRecord]:
+    def _answered(self, child: _Child, head: dict[str, Any]) -> Iterator[SampleRecord]:
         if "error" in head:
             raise wire.error_of(head)
         if "beat" in head:
-            self.beats.append(Beat(**head["beat"]))  # type: ignore[arg-type]
-        if head["event"] == "beat":
-            return
-        if head["event"] == "ready":
-            child.ready, child.stack, self.count = True, int(str(head["stack"])), head["count"]  # type: ignore[assignment]
-            child.began = time.monotonic()  # its start is not its first sample's
-            return
-        task = child.tasks.popleft()
-        took, child.began = time.monotonic() - child.began, time.monotonic()
-        child.loaded += 1
+            self.beats.append(Beat(**head["beat"]))
+        match head["event"]:
+            case "ready":
+                child.ready, child.stack, self.count = True, head["stack"], head["count"]
+                child.began = time.monotonic()  # its start is not its first sample's
+            case "loaded" | "end":
+                task = child.tasks.popleft()
+                took, child.began = time.monotonic() - child.began, time.monotonic()
+                child.loaded += 1
+                if head["event"] == "loaded":
+                    yield self._record(child, task, took, SampleRecord.from_json(head["record"], CODES))
+                else:
+                    self.ended_at = task.index if self.ended_at is None else min(self.ended_at, task.index)
+
+    def _record(self, child: _Child, task: Task, took: float, record: SampleRecord) -> SampleRecord:
+        """A child's record, with what only its parent knows."""
+        if task.found is not None:
+            record.findings = [task.found]
+            return record
         self._crashes = 0
-        if head["event"] == "end":
-            self.ended_at = task.index if self.ended_at is None else min(self.ended_at, task.index)
-            return
         self._spread.add(took)
-        record = SampleRecord.from_json(head["record"], CODES)  # type: ignore[arg-type]
         if task.how_it_died is not None:
-            text = f"a process {task.how_it_died} at it, after {task.behind:,} others"
+            text = f"a process {task.how_it_died} at it, after {format_count(task.behind, 'other')}"
             record.findings.append(Finding(CRASH_ONCE, text))
         if child.stood is not None:
             text = f"it took {format_seconds(took)}; meanwhile it stood in {child.stood}"
             record.findings.append(Finding(TAKES_LONG, text))
             self._dismiss(child)  # another has its place, and what it had besides
-        yield record
+        return record
 
     def _died(self, child: _Child) -> Iterator[SampleRecord]:
         rest = _drained(child.process.words)
@@ -259,17 +266,22 @@ class Crew:
         task = child.tasks.popleft()
         if child.stood is None:
             self._again.extend(child.tasks)
-        if task.how_it_died is None:  # what came before it may have done it: alone in a new process it gets a second chance
+        if task.found is not None:
+            yield SampleRecord(task.index, findings=[task.found])
+        elif task.how_it_died is None:  # what came before it may have done it: alone in a new process it gets a second chance
             self._again.appendleft(Task(task.index, task.how, how, child.loaded))
-            return
-        self._crashes += 1
-        if self._crashes >= _MOST_CRASHES:
-            raise _hopeless(how, words)
-        self._stop_stream(task)
-        yield SampleRecord(task.index, findings=[Finding(CRASH, _crashed(how, words))])
+        else:
+            self._crashes += 1
+            if self._crashes >= _MOST_CRASHES:
+                raise _hopeless(how, words)
+            yield from self._given_up(task, Finding(CRASH, _crashed(how, words)))
 
-    def _stop_stream(self, task: Task) -> None:
-        if self._stream:
+    def _given_up(self, task: Task, found: Finding) -> Iterator[SampleRecord]:
+        """A sample that cannot be loaded: another process tells its names. Behind one of a stream nothing can be read."""
+        if not self._stream:
+            self._again.append(Task(task.index, How(load=False), found=found))
+        else:
+            yield SampleRecord(task.index, findings=[found])
             self._again.clear()
             self.cut_short = f"the stream cannot be read beyond sample {task.index}, which ends the process that reads it"
 
@@ -282,7 +294,7 @@ class Crew:
                 continue
             took = now - child.began
             if took > self._limits.end_after(self._spread):
-                yield self._ended(child, took)
+                yield from self._ended(child, took)
             elif child.stood is None and took > self._limits.speak_after(self._spread):
                 self._speak(child, took)
 
@@ -302,12 +314,11 @@ class Crew:
         child.tasks = deque([task])
         return task
 
-    def _ended(self, child: _Child, took: float) -> SampleRecord:
+    def _ended(self, child: _Child, took: float) -> Iterator[SampleRecord]:
         task = child.tasks[0] if child.stood is not None else self._put_aside(child)
         self._dismiss(child)
-        self._stop_stream(task)
         text = f"it was ended after {format_seconds(took)}; it stood in {child.stood}"
-        return SampleRecord(task.index, findings=[Finding(HANG, text)])
+        yield from self._given_up(task, Finding(HANG, text))
 
 
 def _drained(descriptor: int) -> bytes:

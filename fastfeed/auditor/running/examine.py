@@ -1,11 +1,15 @@
 """One member's bytes: decoded under a clock, and looked at."""
 
+import io
 from typing import Self
+
+from PIL import Image
 
 from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.looking.look import look
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.subject import How
+from fastfeed.errors import FastfeedError
 
 
 class _Timed(Clock):
@@ -37,3 +41,19 @@ def examine(record: SampleRecord, name: str, data: bytes, how: How, *, clocked: 
     record.digest = found.digest
     if how.look:
         record.findings += found.findings
+
+
+def told(error: Exception) -> str:
+    """What happened: where is known from the record, and what to do from the code."""
+    if not isinstance(error, FastfeedError):
+        return str(error)
+    facts = {"expected": error.expected, "got": error.got}
+    return error.message + "".join(f", {name} {value}" for name, value in facts.items() if value is not None)
+
+
+def warm_up() -> None:
+    """Load decoders: a process spends tens of milliseconds on its first picture, which are not that picture's fault."""
+    for kind in ("JPEG", "PNG"):
+        file = io.BytesIO()
+        Image.new("RGB", (16, 16)).save(file, kind)
+        look(file.getvalue(), f"first.{kind.lower()}")

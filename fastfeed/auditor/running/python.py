@@ -1,24 +1,28 @@
 """A subject that is a Python dataset: its own code and its transforms run, stage by stage where they can be told apart."""
 
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from fastfeed.archive.regular import open_regular
+from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.auditor.clock import Clock
-from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.finding import Finding, Severity
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.codes import FAILS, MEMORY, SPECIAL, STOPS_EARLY, UNREADABLE
-from fastfeed.auditor.running.examine import examine
+from fastfeed.auditor.running.examine import examine, told
 from fastfeed.auditor.running.subject import How, Stages, Subject
-from fastfeed.errors import SourceUnreadable, UsageError
+from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
+from fastfeed.media import is_image_field
 from fastfeed.packer.rows.byname import told_error, type_name
 from fastfeed.sample import escape
 from fastfeed.trace import done_metering, metering
 
 _MOST_FAILURES = 100
 """Errors in a row after which a stream is taken to give nothing any more."""
+_CODES = ((MemoryError, MEMORY), (IndexError, STOPS_EARLY), (StopIteration, STOPS_EARLY))
 
 
 def subject_of(dataset: Any) -> Subject:  # noqa: ANN401 - any dataset
@@ -33,11 +37,10 @@ def subject_of(dataset: Any) -> Subject:  # noqa: ANN401 - any dataset
     if not hasattr(dataset, "__getitem__"):
         msg = "this is no dataset: it has neither __getitem__ nor __iter__"
         raise UsageError(msg, got=type_name(dataset))
-    if _is_image_folder(dataset):
-        return Foldered(dataset)
-    if _is_ours(dataset):
-        return Ours(dataset)
-    return Indexed(dataset)
+    if "torch" not in sys.modules:  # then it is neither torchvision's nor ours, and torch need not be loaded
+        return Indexed(dataset)
+    ours = sys.modules.get("fastfeed.feed.dataset")
+    return Ours(dataset) if ours is not None and isinstance(dataset, ours.PackedDataset) else Torch(dataset)
 
 
 def _is_stream(dataset: Any) -> bool:  # noqa: ANN401
@@ -48,26 +51,7 @@ def _is_stream(dataset: Any) -> bool:  # noqa: ANN401
     return hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
 
 
-def _is_image_folder(dataset: Any) -> bool:  # noqa: ANN401
-    """Whether it is torchvision's, and its samples are made as torchvision makes them."""
-    folders = sys.modules.get("torchvision.datasets.folder")
-    return folders is not None and type(dataset).__getitem__ is folders.DatasetFolder.__getitem__
-
-
-def _is_ours(dataset: Any) -> bool:  # noqa: ANN401
-    """Whether it is a fastfeed dataset, whose samples have names and bytes."""
-    ours = sys.modules.get("fastfeed.feed.dataset")
-    return ours is not None and isinstance(dataset, ours.PackedDataset)
-
-
-def _failure(record: SampleRecord, error: BaseException) -> None:
-    """Note what a dataset raised."""
-    by_kind = {MemoryError: MEMORY, IndexError: STOPS_EARLY, StopIteration: STOPS_EARLY}
-    code = next((code for kind, code in by_kind.items() if isinstance(error, kind)), FAILS)
-    record.findings.append(Finding(code, told_error(error)))
-
-
-def clocked(record: SampleRecord, load: Callable[[], object]) -> bool:
+def clocked(record: SampleRecord, load: Callable[[Stages], object]) -> bool:
     """Load a sample under clocks: the stages that it tells of, else one stage, load.
 
     Returns:
@@ -77,9 +61,10 @@ def clocked(record: SampleRecord, load: Callable[[], object]) -> bool:
     token = metering(stages)
     try:
         with clock:
-            load()
+            load(stages)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a dataset raises is a finding
-        _failure(record, error)
+        code = next((code for kind, code in _CODES if isinstance(error, kind)), FAILS)
+        record.findings.append(Finding(code, told(error) if isinstance(error, FastfeedError) else told_error(error)))
         return False
     finally:
         done_metering(token)
@@ -113,100 +98,136 @@ class Indexed:
         return self._count
 
     def load(self, index: int, how: How) -> SampleRecord:
-        """Ask for a sample."""
-        record = SampleRecord(index)
-        if not how.cold:  # what it reads is not known, so nothing can be dropped from the kernel's memory
-            clocked(record, lambda: self.dataset[index])
+        """Ask for a sample, and look at its bytes where they can be had."""
+        record = self.named(index)
+        if how.load and self.ready(record, how):
+            loaded = clocked(record, lambda stages: self.fetch(index, stages))
+            if how.look:
+                self._look(record, how, loaded=loaded)
         return record
 
+    def named(self, index: int) -> SampleRecord:
+        """A record with the names of a sample, which is not loaded."""
+        return SampleRecord(index)
 
-class Foldered(Indexed):
-    """Torchvision's DatasetFolder or ImageFolder: read, decoded by its loader, transformed, each for itself.
+    def ready(self, record: SampleRecord, how: How) -> bool:  # noqa: ARG002 - for those that know more
+        """Whether a sample may be loaded; from the disk it cannot be where nobody knows what it reads."""
+        return not how.cold
 
-    A loader opens the file and decodes it in one: the file is read once before it, so that what the loader takes is decoding.
-    """
+    def fetch(self, index: int, stages: Stages) -> object:  # noqa: ARG002 - for those that know its stages
+        """The sample."""
+        return self.dataset[index]
 
-    def load(self, index: int, how: How) -> SampleRecord:
-        """Read, decode and transform a sample."""
-        path, target = self.dataset.samples[index]
-        record = SampleRecord(index, path=self._below_root(path), label=self._label(target))
-        stages = Stages(record)
+    def payloads(self, record: SampleRecord) -> Iterator[tuple[str, bytes]]:  # noqa: ARG002 - for those that know more
+        """Names and bytes of what it is made of, the image first.
+
+        Raises:
+            OSError: They cannot be read.
+            FastfeedError: As PackedDataset.
+        """
+        yield from ()
+
+    def _look(self, record: SampleRecord, how: How, *, loaded: bool) -> None:
+        """Look at the bytes; where loading failed, what they show says more than what was raised."""
+        seen: list[Finding] = []
         try:
-            data = self._read(record, path, stages, how)
+            for number, (name, data) in enumerate(self.payloads(record)):
+                beside = SampleRecord(record.index)
+                examine(beside, name, data, how, clocked=False)
+                seen += beside.findings
+                record.size_bytes = (record.size_bytes or 0) + len(data)
+                if not number:
+                    record.format, record.width, record.height = beside.format, beside.width, beside.height
+                    record.mode, record.digest = beside.mode, beside.digest
         except OSError as error:
-            code = SPECIAL if os.path.exists(path) and not os.path.isfile(path) else UNREADABLE
-            record.findings.append(Finding(code, error.strerror or str(error)))
-            return record
-        record.size_bytes = len(data)
-        loaded = clocked(record, lambda: self._made(index, path, target, stages))
-        if how.look:
-            self._look(record, path, data, how, loaded=loaded)
-        return record
-
-    @staticmethod
-    def _look(record: SampleRecord, path: str, data: bytes, how: How, *, loaded: bool) -> None:
-        beside = SampleRecord(record.index)
-        examine(beside, path, data, how, clocked=False)
-        record.format, record.width, record.height, record.mode = beside.format, beside.width, beside.height, beside.mode
-        record.digest = beside.digest
-        if not loaded and beside.findings:  # the look says in better words what the loader stumbled over
+            seen.append(Finding(UNREADABLE, error.strerror or str(error)))
+        except FastfeedError as error:
+            seen.append(Finding(UNREADABLE, told(error)))
+        if not loaded and any(found.code.severity is Severity.ERROR for found in seen):
             record.findings = [found for found in record.findings if found.code is not FAILS]
-        record.findings += beside.findings
+        record.findings += seen
 
-    @staticmethod
-    def _read(record: SampleRecord, path: str, stages: Stages, how: How) -> bytes:
-        descriptor = open_regular(path)
-        with open(descriptor, "rb") as file:
+
+class Torch(Indexed):
+    """A dataset of a program that uses torch: samples of torchvision's folders, also behind Subsets, have files and stages."""
+
+    def named(self, index: int) -> SampleRecord:
+        """By identity(index), as fastfeed's datasets have it, else by the file."""
+        from fastfeed.feed.naming import sample_id  # noqa: PLC0415 - torch is loaded already
+        from fastfeed.feed.splitting import behind_views  # noqa: PLC0415
+
+        identity = sample_id(self.dataset, index)
+        if identity is not None:
+            source = None if identity.source is None else escape(identity.source)
+            return SampleRecord(index, key=identity.key, path=source)
+        path = self._file(index)
+        if path is None:
+            return SampleRecord(index)
+        base, at = behind_views(self.dataset, index)
+        target, names = base.samples[at][1], getattr(base, "classes", ())
+        label = str(names[target]) if isinstance(target, int) and 0 <= target < len(names) else None
+        return SampleRecord(index, path=path.removeprefix(os.path.join(os.fsdecode(base.root), "")), label=label)
+
+    def _file(self, index: int) -> str | None:
+        from fastfeed.feed.splitting import path_of  # noqa: PLC0415
+
+        try:
+            return path_of(self.dataset, index)
+        except (IndexError, TypeError):  # a view of indices that there are not: its __getitem__ will say so
+            return None
+
+    def ready(self, record: SampleRecord, how: How) -> bool:
+        """No FIFO and no device is opened; a file can be dropped from the kernel's memory."""
+        path = self._file(record.index)
+        if path is None:
+            return not how.cold
+        try:
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                record.findings.append(Finding(SPECIAL, "it is no regular file"))
+                return False
             if how.cold:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            with stages.span("read", record.index):
-                return file.read()
+                forget(path)
+        except OSError as error:
+            record.findings.append(Finding(UNREADABLE, error.strerror or str(error)))
+            return False
+        return True
 
-    def _made(self, index: int, path: str, target: Any, stages: Stages) -> None:  # noqa: ANN401 - any target
-        dataset = self.dataset
-        with stages.span("decode", index):
-            sample = dataset.loader(path)
-        with stages.span("transform", index):
-            if dataset.transform is not None:
-                dataset.transform(sample)
-            if dataset.target_transform is not None:
-                dataset.target_transform(target)
+    def fetch(self, index: int, stages: Stages) -> object:
+        """The sample, stage by stage where its dataset is torchvision's."""
+        from fastfeed.feed.splitting import fetch_of  # noqa: PLC0415
 
-    def _below_root(self, path: str) -> str:
-        """As skip lists name it."""
-        root = os.path.join(os.fsdecode(self.dataset.root), "")
-        return path.removeprefix(root)
+        return fetch_of(self.dataset, stages)(index)
 
-    def _label(self, target: object) -> str | None:
-        names = getattr(self.dataset, "classes", ())
-        return str(names[target]) if isinstance(target, int) and 0 <= target < len(names) else None
+    def payloads(self, record: SampleRecord) -> Iterator[tuple[str, bytes]]:
+        """Its file."""
+        path = self._file(record.index)
+        if path is not None:
+            with open(path, "rb", opener=open_regular) as file:
+                yield path, file.read()
 
 
-class Ours(Indexed):
-    """A fastfeed dataset: it tells its stages itself, and has names."""
+class Ours(Torch):
+    """A fastfeed dataset: it tells its stages itself, and its bytes can be had."""
 
-    def load(self, index: int, how: How) -> SampleRecord:
-        """Ask for a sample, and look at the bytes of its members."""
-        identity = self.dataset.identity(index)
-        source = None if identity.source is None else escape(identity.source)
-        record = SampleRecord(index, key=identity.key, path=source)
-        if not how.cold and clocked(record, lambda: self.dataset[index]) and how.look:
-            self._look(record, how)
-        return record
+    def fetch(self, index: int, stages: Stages) -> object:  # noqa: ARG002 - it reports to the meter
+        """The sample."""
+        return self.dataset[index]
 
-    def _look(self, record: SampleRecord, how: How) -> None:
-        sizes = 0
-        for field in self.dataset.fields or ():
-            beside = SampleRecord(record.index)
+    def payloads(self, record: SampleRecord) -> Iterator[tuple[str, bytes]]:
+        """Its members, but for the class."""
+        fields = [field for field in self.dataset.fields or () if field != CLASS_FIELD]
+        for field in sorted(fields, key=lambda field: not is_image_field(field)):
             with self.dataset.open(record.index, field) as file:
-                data = file.read()
-            sizes += len(data)
-            examine(beside, f"{record.key}.{field}", data, how, clocked=False)
-            record.findings += beside.findings
-            if record.format is None:
-                record.format, record.width, record.height = beside.format, beside.width, beside.height
-                record.mode, record.digest = beside.mode, beside.digest
-        record.size_bytes = sizes
+                yield f"{record.key}.{field}", file.read()
+
+
+def forget(path: str) -> None:
+    """Ask the kernel to drop what it has cached of a file."""
+    descriptor = open_regular(path)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 class Streamed:
@@ -223,9 +244,11 @@ class Streamed:
         self._samples: Iterator[Any] | None = None
         self._next = self._failures = 0
 
-    def load(self, index: int, how: How) -> SampleRecord | None:  # noqa: ARG002 - nothing is known of its bytes
+    def load(self, index: int, how: How) -> SampleRecord | None:
         """The next sample; in a new process those before it are made again first."""
         record = SampleRecord(index)
+        if not how.load:
+            return record
         while self._next < index:
             if self._advance(SampleRecord(self._next)):
                 return None
@@ -235,7 +258,7 @@ class Streamed:
         """Take the next sample; whether the stream has ended."""
         ended = False
 
-        def load() -> None:
+        def load(_: Stages) -> None:
             nonlocal ended
             if self._samples is None:
                 self._samples = iter(self._dataset)

@@ -8,7 +8,7 @@ from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.codes import DAMAGED_SHARD, UNREADABLE
-from fastfeed.auditor.running.examine import examine
+from fastfeed.auditor.running.examine import examine, told, warm_up
 from fastfeed.auditor.running.parts import FILES, Part, Parts, PartSpec
 from fastfeed.auditor.running.subject import How, Stages
 from fastfeed.errors import DatasetError, FastfeedError
@@ -27,6 +27,7 @@ class Stored:
 
     def __init__(self, specs: Sequence[PartSpec]) -> None:
         self._parts = Parts(specs)
+        warm_up()
 
     @property
     def count(self) -> int:
@@ -40,12 +41,14 @@ class Stored:
         try:
             places = list(part.catalog.places(position))
             self._name(record, part, position, places)
+            if not how.load:
+                return record
             if how.cold:
                 part.forget(places)
             payloads = self._read(record, part, position, places)
         except (FastfeedError, OSError) as error:
             code = DAMAGED_SHARD if isinstance(error, DatasetError) else UNREADABLE
-            record.findings.append(Finding(code, _told(error)))
+            record.findings.append(Finding(code, told(error)))
             return record
         record.size_bytes = sum(map(len, payloads))
         first, *others = sorted(zip(places, payloads, strict=True), key=lambda pair: not is_image_field(pair[0].field))
@@ -88,11 +91,3 @@ def _name_of(part: Part, position: int, place: Place) -> str:
     if part.spec.kind == FILES:
         return place.shard
     return f"{part.catalog.key(position)}.{place.field}"
-
-
-def _told(error: Exception) -> str:
-    """What happened: where is known from the record, and what to do from the code."""
-    if isinstance(error, FastfeedError):
-        facts = {"expected": error.expected, "got": error.got}
-        return error.message + "".join(f", {name} {value}" for name, value in facts.items() if value is not None)
-    return str(error)

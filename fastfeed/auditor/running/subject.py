@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.record import SampleRecord, StageTime
 
+_NO_TIME = StageTime(0.0, 0.0, 0.0)
+
 
 class How(NamedTuple):
     """How a sample is loaded."""
@@ -19,6 +21,8 @@ class How(NamedTuple):
     """Also by those looks that cost as much as decoding."""
     cold: bool = False
     """From the disk, not from the kernel's memory. A subject that cannot do so gives a record without times."""
+    load: bool = True
+    """False: only its names are wanted, since it kills whoever loads it."""
 
 
 HOW = How()
@@ -36,20 +40,26 @@ class Subject(Protocol):
 
 
 class Stages:
-    """A meter (fastfeed.trace) that clocks the stages of one sample."""
+    """A meter (fastfeed.trace) that clocks the stages of one sample. A stage within another is not counted in that."""
 
     def __init__(self, record: SampleRecord) -> None:
         self._record = record
+        self._within: list[StageTime] = []
+        """For each open stage what the stages within it took."""
 
     @contextmanager
     def span(self, stage: str, position: int) -> Iterator[None]:  # noqa: ARG002 - the protocol's names
         """Clock a stage, whether or not it raises; several of one name are added up."""
         clock = Clock()
+        self._within.append(_NO_TIME)
         try:
             with clock:
                 yield
         finally:
-            self.add(stage, clock.time)
+            within = self._within.pop()
+            self.add(stage, _less(clock.time, within))
+            if self._within:
+                self._within[-1] = _sum(self._within[-1], clock.time)
 
     def add(self, stage: str, time: StageTime) -> None:
         """Count a time to a stage."""
@@ -63,6 +73,12 @@ class Stages:
 def _sum(a: StageTime, b: StageTime) -> StageTime:
     delay = None if a.delay is None or b.delay is None else a.delay + b.delay
     return StageTime(a.wall + b.wall, a.cpu + b.cpu, delay, a.major_faults + b.major_faults)
+
+
+def _less(a: StageTime, b: StageTime) -> StageTime:
+    """Clocks are read one after the other, so a difference may fall short of 0."""
+    delay = None if a.delay is None or b.delay is None else max(0.0, a.delay - b.delay)
+    return StageTime(max(0.0, a.wall - b.wall), max(0.0, a.cpu - b.cpu), delay, max(0, a.major_faults - b.major_faults))
 
 
 def one_thread() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastfeed.archive.dataset import Archive, datasets_in
-from fastfeed.archive.manifest import FOLDER
+from fastfeed.archive.manifest import FOLDER as INDEX_FOLDER
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.codes import LEFT_OUT, SPECIAL
@@ -23,12 +23,15 @@ from fastfeed.sample import printable
 from fastfeed.source import tarindex
 from fastfeed.source.layout import Draft, read_layout
 from fastfeed.source.listed import read_list, source_path
-from fastfeed.source.plain import PlainFiles, write_index
+from fastfeed.source.plain import write_index
 from fastfeed.source.scan import LeftOut, Listing, scan
 from fastfeed.source.tables import table_format
 from fastfeed.source.tarfiles import TarPaths, find_tars, is_tar_name
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import format_count
+
+FOLDER, LIST, PYTHON = "folder", "list", "python"
+"""Kinds of targets, beside PACKED and TARS."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +40,8 @@ class Target:
 
     name: str
     """As the user gave it."""
+    kind: str
+    """FOLDER, LIST, PACKED, TARS or PYTHON."""
     what: str
     """In words: "a folder of 1,000 files"."""
     spec: dict[str, object]
@@ -51,15 +56,8 @@ class Target:
     """Of tars in place: which."""
     live: Any = None
     """A dataset that is an object of this process."""
-    by_source: bool = True
-    """Whether skip lists name its samples by their sources."""
     _held: list[object] = field(default_factory=list)
     """Files without names that children map, for as long as this lives."""
-
-    @property
-    def is_live(self) -> bool:
-        """Whether children must be forks of this process."""
-        return "live" in self.spec
 
 
 def find_target(given: Any, progress: Progress = QUIET, *, hidden: bool = False) -> Target:  # noqa: ANN401 - a path or a dataset
@@ -85,7 +83,7 @@ def find_target(given: Any, progress: Progress = QUIET, *, hidden: bool = False)
     if is_tar_name(place):
         return _tars(place, find_tars(place), progress)
     if is_named(place):
-        return Target(name=place, what=f"the Python dataset {place}", spec={"object": place}, digest=None, by_source=False)
+        return Target(name=place, what=f"the Python dataset {place}", kind=PYTHON, spec={"object": place}, digest=None)
     msg = f"{place} is nothing that can be audited" if os.path.exists(place) else f"{place} does not exist"
     hint = "Give a folder, a packed dataset, tars (laion/*.tar), a .csv, .tsv, .jsonl or .parquet of files, or file.py:dataset."
     raise NotADataset(msg, hint=hint)
@@ -96,14 +94,14 @@ def _live(dataset: object) -> Target:
         msg = "audit takes a path or a dataset"
         raise UsageError(msg, got=type_name(dataset))
     what = f"a Python dataset ({type_name(dataset)})"
-    return Target(name=what, what=what, spec={"live": True}, digest=None, live=dataset, by_source=False)
+    return Target(name=what, what=what, kind=PYTHON, spec={"live": True}, digest=None, live=dataset)
 
 
 def _folder(place: str, progress: Progress, *, hidden: bool) -> Target:
     tars = []
     with os.scandir(place) as entries:
         for entry in entries:
-            if entry.name == FOLDER or (entry.is_dir() and os.path.isdir(os.path.join(entry.path, FOLDER))):
+            if entry.name == INDEX_FOLDER or (entry.is_dir() and os.path.isdir(os.path.join(entry.path, INDEX_FOLDER))):
                 return _packed(place)
             if is_tar_name(entry.name) and entry.is_file():
                 tars.append(entry.path)
@@ -123,7 +121,7 @@ def _packed(place: str) -> Target:
         samples += len(archive)
     digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     what = f"a packed dataset of {format_count(samples, 'sample')}"
-    return Target(name=place, what=what, spec=_parts(specs), digest=digest)
+    return Target(name=place, what=what, kind=PACKED, spec=_parts(specs), digest=digest)
 
 
 def _tars(name: str, tars: TarPaths, progress: Progress) -> Target:
@@ -140,7 +138,9 @@ def _tars(name: str, tars: TarPaths, progress: Progress) -> Target:
         why.append(f"{format_count(known.dropped, 'sample')} of the tars cannot be reached, because the tars are damaged")
     spec = PartSpec(TARS, known.base, known.index.path)
     what = f"{format_count(len(known.tars), 'tar')} of {format_count(len(known), 'sample')}"
-    return Target(name=name, what=what, spec=_parts([spec]), digest=known.digest, why=tuple(why), tars=tars, _held=held)
+    return Target(
+        name=name, what=what, kind=TARS, spec=_parts([spec]), digest=known.digest, why=tuple(why), tars=tars, _held=held
+    )
 
 
 def _parts(specs: Sequence[PartSpec]) -> dict[str, object]:
@@ -161,16 +161,10 @@ def _files(place: str, listing: Listing) -> Target:
         msg = "there is no file in this folder" + (", only what is left out" if listing.left_out else "")
         raise NotADataset(msg, path=place, hint="Give a folder with files in it, or in folders below it.")
     files = write_index(root, listing, draft)
-    what = f"a folder of {format_count(len(listing), 'file')}"
-    return _of_files(place, files, what, splits, tuple(why), before)
-
-
-def _of_files(  # noqa: PLR0917
-    name: str, files: PlainFiles, what: str, splits: tuple[str, ...], why: tuple[str, ...], before: list[SampleRecord]
-) -> Target:
     spec = PartSpec(FILES, files.root, files.index.path, splits=splits)
     return Target(
-        name=name, what=what, spec=_parts([spec]), digest=files.digest, why=why, before=before, _held=[files]
+        name=place, what=f"a folder of {format_count(len(listing), 'file')}", kind=FOLDER, spec=_parts([spec]),
+        digest=files.digest, why=tuple(why), before=before, _held=[files],
     )  # fmt: skip
 
 
@@ -218,4 +212,7 @@ def _list(place: str) -> Target:
     if listed.missing:
         first = printable(listed.missing[0].source)
         why.append(f"{format_count(len(listed.missing), 'row')} of the list name no file that is there ({first})")
-    return _of_files(place, files, f"a list of {format_count(len(files), 'sample')}", (), tuple(why), [])
+    return Target(
+        name=place, what=f"a list of {format_count(len(files), 'sample')}", kind=LIST,
+        spec=_parts([PartSpec(FILES, files.root, files.index.path)]), digest=files.digest, why=tuple(why), _held=[files],
+    )  # fmt: skip
