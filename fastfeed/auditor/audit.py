@@ -221,8 +221,8 @@ class _Job:
         part = self.count is not None and 0 < audited < self.count
         return AuditResult(
             target=self.target.name, what=self.target.what, kind=self.target.kind, samples=self.count or 0,
-            notes=tuple(self.notes), workers=self.workers, fast=self.config.fast, complete=self.complete, report=self.journal.report,
-            seconds=time.monotonic() - self.began, **self._judged(),
+            notes=tuple(self.notes), workers=self.workers, fast=self.config.fast, complete=self.complete,
+            report=self.journal.report if self.complete else None, seconds=time.monotonic() - self.began, **self._judged(),
             **summary.facts(others=others, at_most=at_most(bad, audited) if part else None),
         )  # fmt: skip
 

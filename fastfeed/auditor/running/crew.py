@@ -217,7 +217,8 @@ class Crew:
                     self._selector.unregister(key.fd)
             elif data:
                 for message in child.unread.feed(data):
-                    yield from self._answered(child, message.head)
+                    if child in self._children:  # else it was ended, and others do what it had besides
+                        yield from self._answered(child, message.head)
             else:
                 yield from self._died(child)
 

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-_LEAST_SECONDS = 10.0
 _TIMES_SLOWEST = 100
 """A sample that takes so many times what 99 of 100 take is spoken of."""
 _LEAST_END_SECONDS = 600.0
@@ -47,11 +46,13 @@ class Limits:
     """After this time its process is killed; None: after ten minutes, or 1,000 times what 99 of 100 samples take."""
     memory_bytes: int | None = None
     """More than this, beyond what the process has at its start, cannot be allocated."""
+    least_seconds: float = 10.0
+    """A sample that takes less is never spoken of."""
 
     def speak_after(self, spread: Spread) -> float:
         """Seconds after which a sample is named, with the stack at which it stands; it is left to go on."""
         usual = spread.percentile(0.99)
-        return max(_LEAST_SECONDS, _TIMES_SLOWEST * (usual or 0.0))
+        return max(self.least_seconds, _TIMES_SLOWEST * (usual or 0.0))
 
     def end_after(self, spread: Spread) -> float:
         """Seconds after which it is ended."""
