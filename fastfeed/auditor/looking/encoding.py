@@ -16,10 +16,10 @@ _WIDE_MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32, little-endian"), (codecs.BOM_UTF32_BE, "UTF-32, big-endian"),
     (codecs.BOM_UTF16_LE, "UTF-16, little-endian"), (codecs.BOM_UTF16_BE, "UTF-16, big-endian"),
 )  # fmt: skip
-_UNMARKED = ", without a byte order mark"
 _HEAD_BYTES = 4096
-_CHARACTERS = 16
-"""Bytes: fewer say too little."""
+_LEAST_BYTES = 8
+"""Fewer say too little about zeros."""
+_BLANKS = "\t\n\r\f\ufeff\u3000\xa0"
 _CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r\f\x1b")
 _WIDE_SHARE = 0.3
 """Of zeros at every second byte: a Latin text in UTF-16 has nearly all of them, one of another script few."""
@@ -41,9 +41,10 @@ def looks_like_text(data: bytes) -> bool:
     Args:
         data: The whole file.
     """
-    if wide_encoding(data):
-        return True
     head = data[:_HEAD_BYTES]
+    wide = wide_encoding(head)
+    if wide:
+        return _is_printable(head, wide)
     if any(byte in _CONTROLS for byte in head):
         return False
     try:
@@ -59,14 +60,32 @@ def wide_encoding(data: bytes) -> str:
         if data.startswith(mark):
             return name
     head = data[:_HEAD_BYTES]
-    for first, third, name in ((0, 2, "UTF-32, little-endian"), (3, 1, "UTF-32, big-endian")):
-        if len(head) >= _CHARACTERS and not any(head[third::4]) and any(head[first::4]) and not any(head[3 - first :: 4]):
-            return f"{name}{_UNMARKED}"
-    for first, name in ((1, "UTF-16, little-endian"), (0, "UTF-16, big-endian")):
-        zeros, others = head[first::2], head[1 - first :: 2]
-        if zeros and zeros.count(0) >= _WIDE_SHARE * len(zeros) and 0 not in others:
-            return f"{name}{_UNMARKED}"
-    return ""
+    if len(head) < _LEAST_BYTES:
+        return ""
+    name = ""
+    if not any(head[2::4]) and not any(head[3::4]):
+        name = "UTF-32, little-endian"
+    elif not any(head[0::4]) and not any(head[1::4]):
+        name = "UTF-32, big-endian"
+    elif _is_half_zero(head[1::2], head[0::2]):
+        name = "UTF-16, little-endian"
+    elif _is_half_zero(head[0::2], head[1::2]):
+        name = "UTF-16, big-endian"
+    return f"{name}, without a byte order mark" if name and _is_printable(head, name) else ""
+
+
+def _is_half_zero(high: bytes, low: bytes) -> bool:
+    return high.count(0) >= _WIDE_SHARE * len(high) and 0 not in low
+
+
+def _is_printable(head: bytes, name: str) -> bool:
+    """Whether bytes decoded so are characters that people write: small numbers of two bytes each are none."""
+    size, codec = (4, f"utf-32-{name[8]}e") if name.startswith("UTF-32") else (2, f"utf-16-{name[8]}e")
+    try:
+        text = codecs.getincrementaldecoder(codec)().decode(head[: len(head) // size * size])
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character in _BLANKS for character in text)
 
 
 def read(data: bytes) -> TextRead:

@@ -1,5 +1,7 @@
 """Pictures behind the first one of a file: how many, and whether they load."""
 
+import io
+
 from PIL import Image
 
 from fastfeed.auditor.finding import Finding
@@ -13,12 +15,12 @@ MAX_TRIED_PIXELS = 50_000_000
 """Of all frames together that are loaded."""
 
 
-def findings_of(image: Image.Image, size_bytes: int, *, tried: bool) -> list[Finding]:
+def findings_of(image: Image.Image, data: bytes, *, tried: bool) -> list[Finding]:
     """What there is to say about an image's frames.
 
     Args:
-        image: Loaded; it stands at another frame afterwards.
-        size_bytes: Of the file.
+        image: Loaded; it stays at its first frame.
+        data: The whole file.
         tried: Load later frames as well.
 
     Raises:
@@ -31,23 +33,23 @@ def findings_of(image: Image.Image, size_bytes: int, *, tried: bool) -> list[Fin
         return [Finding(imagecodes.FRAME_DAMAGED, f"frames cannot be counted: {told(error)}")]
     if count <= 1:
         return []
-    text = f"{format_count(count, 'frame')} in {format_size(size_bytes)}; loaders hand out the first"
+    text = f"{format_count(count, 'frame')} in {format_size(len(data))}; loaders hand out the first"
     found = [Finding(imagecodes.FRAMES, text)]
-    damage = _first_damage(image, count) if tried else ""
+    damage = _first_damage(data, count) if tried else ""
     return [*found, Finding(imagecodes.FRAME_DAMAGED, damage)] if damage else found
 
 
-def _first_damage(image: Image.Image, count: int) -> str:
+def _first_damage(data: bytes, count: int) -> str:
     """The first later frame that does not load, and why; empty where all that were tried do."""
-    pixels = max(1, image.width * image.height)
-    last = min(count, MAX_TRIED, MAX_TRIED_PIXELS // pixels + 1)
-    with heard([]):
-        for number in range(1, last):
-            try:
+    number = 0
+    try:
+        with heard([]), Image.open(io.BytesIO(data)) as image:
+            pixels = max(1, image.width * image.height)
+            for number in range(1, min(count, MAX_TRIED, MAX_TRIED_PIXELS // pixels + 1)):
                 image.seek(number)
                 image.load()
-            except MemoryError:
-                raise
-            except Exception as error:  # noqa: BLE001 - decoders of damaged bytes raise what they like
-                return f"frame {number} of {count} does not load: {told(error)}"
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - decoders of damaged bytes raise what they like
+        return f"frame {number} of {count} does not load: {told(error)}"
     return ""

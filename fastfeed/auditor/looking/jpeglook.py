@@ -1,7 +1,5 @@
 """What is wrong or odd about a JPEG, beyond what Pillow says: its markers, its damage, how much of it is real."""
 
-import re
-
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.looking import imagecodes
 from fastfeed.auditor.looking.decoding import Decoded, told
@@ -13,7 +11,6 @@ MAX_SCANS = 100
 """A camera or an encoder writes ten or so."""
 _EOI = b"\xff\xd9"
 _EIGHT_BITS = 8
-_EARLY_END = re.compile("premature end", re.IGNORECASE)
 _SHOWN_STRAYS = 3
 
 
@@ -64,10 +61,12 @@ def _failure(data: bytes, structure: JpegStructure, error: Exception) -> Finding
     if structure.precision > _EIGHT_BITS or (structure.lossless and structure.frame):
         kind = f"{structure.precision} bits a sample" + (", lossless" if structure.lossless else "")
         return Finding(imagecodes.UNSUPPORTED, f"a JPEG of {kind} ({what})")
+    if structure.lost_at >= 0:
+        return Finding(imagecodes.UNDECODABLE, f"decoders stop at byte {structure.lost_at} ({what})")
     missing = _missing(structure)
     if missing:
         return Finding(imagecodes.HEADER_DAMAGED, f"{missing} ({what})")
-    if structure.eoi < 0 and structure.lost_at < 0:
+    if structure.eoi < 0:
         return _cut(data, structure, what)
     return Finding(imagecodes.UNDECODABLE, what)
 
@@ -93,21 +92,16 @@ def _cut(data: bytes, structure: JpegStructure, what: str) -> Finding:
     if structure.scans == 0:
         return Finding(imagecodes.TRUNCATED, f"it ends at byte {len(data)}, within its header: no pixel is there ({what})")
     plain = structure.plain(data)
-    if not structure.cut_segment and not strict_warning(plain + _EOI, structure.components) and _is_readable(data):
-        return Finding(
-            imagecodes.MISSING_EOI, f"the file ends at byte {len(data)} without FF D9, and all rows are there ({what})"
-        )
-    return Finding(imagecodes.TRUNCATED, f"it ends at byte {len(data)}, within a scan: {rows_told(data, structure)}")
+    readable = real_rows(plain) is not None  # else the silence of the decoder that warns says nothing
+    if readable and not structure.cut_segment and not strict_warning(plain + _EOI, structure.components):
+        text = f"the file ends at byte {len(data)} without FF D9, and all rows are there"
+        return Finding(imagecodes.MISSING_EOI, f"{text} ({what})")
+    return Finding(imagecodes.TRUNCATED, f"it ends at byte {len(data)}, within a scan: {_rows_told(data, structure)}")
 
 
-def _is_readable(data: bytes) -> bool:
-    """Whether the decoder that warns reads such files at all: else its silence says nothing."""
-    return real_rows(data) is not None
-
-
-def rows_told(data: bytes, structure: JpegStructure) -> str:
+def _rows_told(data: bytes, structure: JpegStructure) -> str:
     """How much of it is real, in words."""
-    rows = real_rows(data)
+    rows = real_rows(structure.plain(data))
     if rows is None:
         return "how many rows are real cannot be told"
     text = f"{rows[0]} of {rows[1]} rows are real"
@@ -119,9 +113,8 @@ def _damage(data: bytes, structure: JpegStructure) -> list[Finding]:
     warning = strict_warning(structure.plain(data), structure.components)
     if not warning:
         return []
-    if _EARLY_END.search(warning):
-        rows = real_rows(data)
-        if rows is not None and rows[0] < rows[1]:
-            text = f"the data end before the last row, though an end marker follows: {rows_told(data, structure)}"
-            return [Finding(imagecodes.TRUNCATED, f"{text} ({warning})")]
+    rows = real_rows(structure.plain(data))
+    if rows is not None and rows[0] < rows[1]:
+        text = f"the data end before the last row, though an end marker follows: {_rows_told(data, structure)}"
+        return [Finding(imagecodes.TRUNCATED, f"{text} ({warning})")]
     return [Finding(imagecodes.CORRUPT_DATA, f"libjpeg warns: {warning}")]

@@ -25,6 +25,7 @@ _JPEG_MAGIC = b"\xff\xd8\xff"
 _NOT_IN_PILLOW = frozenset({Codec.HEIF, Codec.JPEGXL})
 _TRUNCATED = re.compile("truncat|not enough image data", re.IGNORECASE)
 _UNSUPPORTED = re.compile("unsupported|not supported|unknown raw mode|not configured", re.IGNORECASE)
+_WHY_GREY = frozenset({imagecodes.TRUNCATED, imagecodes.CORRUPT_DATA})
 _WHY_VERIFY_FAILS = frozenset({imagecodes.NO_IEND, imagecodes.CHUNK_DAMAGED, imagecodes.CHUNK_ODD})
 
 
@@ -75,7 +76,9 @@ def look_at(data: bytes, probe: Probe, how: How) -> Picture:
     name = subject.format_of(decoded.format)
     found += _costs(subject.codec, name) + _of_format(subject, decoded, how) + _warnings(decoded) + _waste(subject)
     if decoded.image is not None:
-        found += _of_pixels(subject, decoded.image, how)
+        told_already = any(finding.code in _WHY_GREY for finding in found)
+        found += _of_pixels(subject, decoded.image, band=how.band and not told_already)
+        found += frames.findings_of(decoded.image, data, tried=how.strict)
         if how.strict:
             found += _verified(subject, found)
     width, height = probe.width or decoded.width, probe.height or decoded.height
@@ -133,14 +136,13 @@ def _of_container(subject: Subject, decoded: Decoded) -> list[Finding]:
     return [Finding(imagecodes.UNDECODABLE, what)]
 
 
-def _of_pixels(subject: Subject, image: Image.Image, how: How) -> list[Finding]:
+def _of_pixels(subject: Subject, image: Image.Image, *, band: bool) -> list[Finding]:
     """What the decoded picture tells."""
     found = modes.findings_of(image, modes.stored_bits(subject.codec, subject.data))
-    rows = grey_rows(image) if how.band else 0
+    rows = grey_rows(image) if band else 0
     if rows:
         found.append(Finding(imagecodes.GREY_BAND, f"the last {rows} of {image.height} rows are one flat grey of 128"))
-    found += orientation.findings_of(image, subject.codec, subject.probe.orientation)
-    return found + frames.findings_of(image, len(subject.data), tried=how.strict)
+    return found + orientation.findings_of(image, subject.codec, subject.probe.orientation)
 
 
 def _verified(subject: Subject, found: list[Finding]) -> list[Finding]:

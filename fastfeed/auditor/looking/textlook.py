@@ -45,7 +45,7 @@ def _characters(text: str) -> list[Finding]:
         found.append(Finding(textcodes.CONTROL, f"U+{ord(control[0]):04X} in line {_line(text, control.start())}"))
     other = _OTHER_ENDS.search(text)
     if other:
-        numbers = f"{text.count(chr(10)):,} line feeds, {len(text.splitlines()):,} lines by splitlines()"
+        numbers = f"{format_count(text.count(chr(10)), 'line feed')}, {len(text.splitlines()):,} lines by splitlines()"
         place = f"the first other end is U+{ord(other[0]):04X} in line {_line(text, other.start())}"
         found.append(Finding(textcodes.LINE_ENDS, f"{numbers}; {place}"))
     return found
