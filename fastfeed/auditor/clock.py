@@ -15,6 +15,9 @@ from fastfeed.auditor.record import StageTime
 SCHEDSTAT = "/proc/thread-self/schedstat"
 """Of the thread that opens it: nanoseconds on a processor, nanoseconds of waiting for one, turns."""
 
+_SURELY_COUNTED_NS = 50_000_000
+"""A thread that computed for so long has been seen by the kernel's tick."""
+
 
 class Clock:
     """Times what happens within ``with``, in the thread that enters; may be used again and again.
@@ -86,8 +89,10 @@ class _Queue:
         if self._descriptor is None:
             return None
         ran, waited = os.pread(self._descriptor, 96, 0).split()[:2]
-        # A kernel that does not count shows zeros, though this thread runs.
-        return int(waited) / 1e9 if int(ran) else None
+        # A kernel that does not count shows zeros for ever; one that does shows them to a thread that has just begun.
+        if not int(ran) and time.thread_time_ns() > _SURELY_COUNTED_NS:
+            return None
+        return int(waited) / 1e9
 
     def __del__(self) -> None:
         if self._descriptor is not None:

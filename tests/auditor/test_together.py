@@ -37,7 +37,7 @@ def test_texts_of_odd_lengths():
     together = Together(names=False)
     for index in range(50):
         together.add(SampleRecord(index, format="text", size_bytes=100_000 if index == 7 else 100 + index))
-    assert codes(together) == {7: ["length-outlier"]}
+    assert codes(together) == {7: ["text-length-outlier"]}
 
 
 def test_classes():

@@ -2,7 +2,9 @@
 
 import hashlib
 import os
+import shutil
 import tempfile
+import weakref
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -34,7 +36,7 @@ FOLDER, LIST, PYTHON = "folder", "list", "python"
 """Kinds of targets, beside PACKED and TARS."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, weakref_slot=True)
 class Target:
     """What is audited."""
 
@@ -127,20 +129,20 @@ def _packed(place: str) -> Target:
 def _tars(name: str, tars: TarPaths, progress: Progress) -> Target:
     """Tars in place. Where they have no index, one is made in a temporary folder: nothing is written beside them."""
     known, _ = tarindex.look_up(tars, None)
-    held: list[object] = []
+    folder = None
     why = ["read with the index beside them"]
     if known is None:
-        folder = tempfile.TemporaryDirectory(prefix="fastfeed-audit-")
-        held.append(folder)
-        known, _ = tarindex.make(tars, folder.name, progress=progress)
+        folder = tempfile.mkdtemp(prefix="fastfeed-audit-")
+        known, _ = tarindex.make(tars, folder, progress=progress)
         why = ["their headers were read: they have no index (fastfeed index keeps one)"]
     if known.dropped:
         why.append(f"{format_count(known.dropped, 'sample')} of the tars cannot be reached, because the tars are damaged")
     spec = PartSpec(TARS, known.base, known.index.path)
     what = f"{format_count(len(known.tars), 'tar')} of {format_count(len(known), 'sample')}"
-    return Target(
-        name=name, what=what, kind=TARS, spec=_parts([spec]), digest=known.digest, why=tuple(why), tars=tars, _held=held
-    )
+    target = Target(name=name, what=what, kind=TARS, spec=_parts([spec]), digest=known.digest, why=tuple(why), tars=tars)
+    if folder is not None:
+        weakref.finalize(target, shutil.rmtree, folder, ignore_errors=True)
+    return target
 
 
 def _parts(specs: Sequence[PartSpec]) -> dict[str, object]:

@@ -69,7 +69,7 @@ def test_tars_are_indexed_elsewhere(tmp_path):
 
 def test_a_list(tmp_path):
     make_photos(tmp_path / "photos")
-    (tmp_path / "list.csv").write_text("image,label\nphotos/cat/000.jpg,1\nphotos/dog/none.jpg,2\n")
+    (tmp_path / "list.csv").write_text("image,label\nphotos/cat/000.jpg,1\nphotos/cat/001.jpg,1\nphotos/dog/none.jpg,2\n")
     target = find_target(tmp_path / "list.csv")
     assert target.kind == "list" and target.what.startswith("a list of ")
 

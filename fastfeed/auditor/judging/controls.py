@@ -1,0 +1,66 @@
+"""For each suspect, samples like it: what they take in the same minutes is what the suspect is compared with."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfeed.auditor.judging.expectation import Expectation
+from fastfeed.auditor.judging.groups import Group
+from fastfeed.auditor.judging.ledger import Floats, Rows, Table
+from fastfeed.auditor.judging.suspects import Suspect
+
+_MOST_LIKES = 20_000
+"""Of a larger group some are drawn: the nearest of so many are near enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A sample to be measured beside a suspect."""
+
+    row: int
+    factor: float
+    """How many times its seconds the suspect may take, because it is larger."""
+
+
+def matched(table: Table, found: list[Suspect], expected: dict[str, Expectation], count: int) -> list[tuple[Control, ...]]:
+    """For each suspect up to so many controls: of its group, no suspects, the nearest in bytes and pixels."""
+    free = np.ones(table.samples, bool)
+    free[[one.row for one in found]] = False
+    pools: dict[tuple[Group, str], Rows] = {}
+    matches = []
+    for one in found:
+        key = (one.group, one.stage)
+        if key not in pools:
+            pools[key] = _pool(one.group, free & ~np.isnan(expected[one.stage].cpu))
+        rows = _nearest(table.sizes, one.row, pools[key], count)
+        usual = expected[one.stage].cpu if one.clock == "cpu" else None
+        matches.append(tuple(Control(int(row), _factor(table.sizes, usual, one.row, int(row))) for row in rows))
+    return matches
+
+
+def _pool(group: Group, free: NDArray[np.bool_]) -> Rows:
+    """Those of the group's base that may serve, else of the whole group."""
+    rows = group.base[free[group.base]]
+    rows = rows if len(rows) else group.rows[free[group.rows]]
+    if len(rows) > _MOST_LIKES:
+        rows = np.random.default_rng(len(rows)).choice(rows, _MOST_LIKES, replace=False)
+    return rows
+
+
+def _nearest(sizes: Floats, row: int, pool: Rows, count: int) -> Rows:
+    distance = np.nansum(np.abs(sizes[pool] - sizes[row]), axis=1)
+    return pool[np.argsort(distance, kind="stable")[:count]]
+
+
+def _factor(sizes: Floats, usual: Floats | None, row: int, control: int) -> float:
+    """By the line of what is usual; but a sample with so many times the bytes or pixels may always take so many times as long.
+
+    Far from the samples that made it a line is not to be trusted, and the largest samples have no neighbours. Without a line
+    (being blocked), only bytes count.
+    """
+    if usual is None:
+        return max(1.0, float(np.exp(np.nan_to_num(sizes[row, 0] - sizes[control, 0]))))
+    larger = float(np.exp(np.nan_to_num(sizes[row] - sizes[control])).max())
+    by_line = float(usual[row] / usual[control])
+    return max(by_line, larger) if larger > 1 else by_line
