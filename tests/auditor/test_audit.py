@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from auditing import children, lines_of, program
@@ -38,7 +39,7 @@ def facts_below(folder):
         for name in (*folders, *files):
             path = os.path.join(root, name)
             stat = os.lstat(path)
-            data = open(path, "rb").read() if os.path.isfile(path) else b""
+            data = Path(path).read_bytes() if os.path.isfile(path) else b""
             found[path] = (stat.st_mode, stat.st_mtime_ns, stat.st_ino, stat.st_nlink, data)
     return found
 

@@ -8,7 +8,7 @@ DIGESTS = [f"{number:032x}" for number in range(1, 100)]
 
 
 def codes(together):
-    found = {}
+    found: dict[int, list[str]] = {}
     for index, finding in together.found(lambda index: f"sample {index}"):
         found.setdefault(index, []).append(finding.code.name)
     return found

@@ -46,7 +46,7 @@ class Target:
     """FOLDER, LIST, PACKED, TARS or PYTHON."""
     what: str
     """In words: "a folder of 1,000 files"."""
-    spec: dict[str, object]
+    spec: dict[str, Any]
     """What children are told to open."""
     digest: str | None
     """Changes with whatever is audited, as far as that can be told; None for Python datasets."""

@@ -75,7 +75,7 @@ def test_when_everything_dies_it_is_not_the_samples(tmp_path):
 
 def test_a_child_that_cannot_start(tmp_path):
     (tmp_path / "dies.py").write_text("import os\nprint('why', flush=True)\nos._exit(5)\n")
-    with crew_of(f"{tmp_path}/dies.py:make") as crew, pytest.raises(WorkerDied, match="before it could load any sample.*why"):
+    with crew_of(f"{tmp_path}/dies.py:make") as crew, pytest.raises(WorkerDied, match=r"before it could load any sample.*why"):
         crew.prepare()
 
 

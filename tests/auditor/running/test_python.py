@@ -7,6 +7,7 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 import fastfeed
+from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.python import Indexed, Ours, Streamed, Torch, forget, subject_of
 from fastfeed.auditor.running.subject import HOW, How
 from fastfeed.errors import SourceUnreadable, UsageError
@@ -27,9 +28,16 @@ class Plain:
         return index
 
 
-class Stream(IterableDataset):
+class Stream(IterableDataset[str]):
     def __iter__(self):
         yield from "abc"
+
+
+def load(dataset, index, how=HOW) -> SampleRecord:
+    """The record of a sample that comes."""
+    record = subject_of(dataset).load(index, how)
+    assert record is not None
+    return record
 
 
 def codes(record):
@@ -77,34 +85,34 @@ def test_a_length_that_cannot_be_had():
 
 def test_a_folder_of_torchvision_behind_a_subset(tmp_path):
     folder = ImageFolder(make_photos(tmp_path / "photos"), TRANSFORM)
-    record = subject_of(Subset(folder, [5, 1])).load(0, HOW)
+    record = load(Subset(folder, [5, 1]), 0, HOW)
     assert (record.path, record.label, record.format, record.width) == ("dog/002.jpg", "dog", "JPEG", 16)
     assert set(record.times) == {"read", "decode", "transform"}
     assert record.size_bytes == os.path.getsize(tmp_path / "photos" / "dog" / "002.jpg")
-    assert set(subject_of(folder).load(1, How(look=False, cold=True)).times) == {"read", "decode", "transform"}
+    assert set(load(folder, 1, How(look=False, cold=True)).times) == {"read", "decode", "transform"}
 
 
 def test_a_broken_file_is_told_by_its_bytes(tmp_path):
     folder = ImageFolder(make_photos(tmp_path / "photos"), TRANSFORM)
     path = tmp_path / "photos" / "cat" / "001.jpg"
     path.write_bytes(b"<!DOCTYPE html><html></html>")
-    assert codes(subject_of(folder).load(1, HOW)) == ["html-page"]
+    assert codes(load(folder, 1, HOW)) == ["html-page"]
     path.unlink()
-    assert codes(subject_of(folder).load(1, HOW)) == ["unreadable"]
+    assert codes(load(folder, 1, HOW)) == ["unreadable"]
     os.mkfifo(path)
-    assert codes(subject_of(folder).load(1, HOW)) == ["special-file"]
+    assert codes(load(folder, 1, HOW)) == ["special-file"]
 
 
 def test_a_transform_that_fails_is_the_programs(tmp_path):
     def fails(image):
         raise RuntimeError("too small")
 
-    record = subject_of(ImageFolder(make_photos(tmp_path / "photos"), fails)).load(0, HOW)
+    record = load(ImageFolder(make_photos(tmp_path / "photos"), fails), 0, HOW)
     assert codes(record) == ["fails"] and "RuntimeError: too small" in record.findings[0].text
 
 
 def test_a_dataset_of_ours(tmp_path):
-    record = subject_of(fastfeed.open(pack_photos(tmp_path), transform=TRANSFORM)).load(4, HOW)
+    record = load(fastfeed.open(pack_photos(tmp_path), transform=TRANSFORM), 4, HOW)
     assert (record.path, record.key, record.format) == ("dog/001.jpg", "dog/001", "JPEG")
     assert set(record.times) == {"read", "decode", "transform"}
 

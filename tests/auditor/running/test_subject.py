@@ -16,7 +16,7 @@ def test_stages_add_up_and_do_not_overlap():
         for _ in range(2):
             with stages.span("read", 0):
                 time.sleep(0.03)
-    assert 0.06 <= record.times["read"].wall
+    assert record.times["read"].wall >= 0.06
     assert record.times["decode"].wall < 0.03
     assert record.times["read"].blocked is None or record.times["read"].blocked > 0.03
 

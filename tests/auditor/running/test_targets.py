@@ -40,7 +40,11 @@ def test_classes_that_cannot_be_told(tmp_path):
 def test_packed(tmp_path):
     folder = pack_photos(tmp_path)
     target = find_target(folder)
-    assert (target.kind, target.what, target.digest) == ("packed", "a packed dataset of 6 samples", fastfeed.open(folder).digest)
+    assert (target.kind, target.what, target.digest) == (
+        "packed",
+        "a packed dataset of 6 samples",
+        fastfeed.open(folder).digest,
+    )
 
 
 def test_packed_splits_are_audited_together(tmp_path):
