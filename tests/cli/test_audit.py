@@ -1,13 +1,14 @@
 """``fastfeed audit``: what it found, in words or as JSON, and an exit code for CI."""
 
 import json
+import os
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from auditing import lines_of, program
-from commands import command_line, done, environment, record, refused, run
+from commands import command_line, done, environment, on_a_terminal, record, refused, run
 from helpers import make_photos
 
 from fastfeed.auditor.result import AuditResult
@@ -88,3 +89,16 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path):
     assert process.returncode == 130
     assert f"What was done is kept in {report}.partial: run the same command again, it continues." in " ".join(told.split())
     assert "taken over from an audit that was interrupted" in " ".join(done("audit", name, "--jsonl", report).split())
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_time_left(tmp_path: Path):
+    code, out, shown = on_a_terminal("audit", program(tmp_path, "time.sleep(0.05)"), "--workers", 1)
+    assert code == 0 and "nothing is wrong" in out
+    assert "audit" in shown and "/40" in shown and "0:00:0" in shown
+
+
+def test_names_that_are_no_text(photos: Path, tmp_path: Path):
+    Path(os.fsdecode(bytes(photos) + b"/cat/\xff\n.jpg")).write_bytes(b"<html></html>")
+    text = done("audit", photos, "--skip-list", tmp_path / "skip.jsonl", code=10)
+    assert "cat/\\udcff\\n.jpg: " in text
+    assert [entry.source for entry in SkipList.read(str(tmp_path / "skip.jsonl")).entries] == ["cat/\udcff\n.jpg"]

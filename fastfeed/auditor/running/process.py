@@ -49,8 +49,8 @@ class Fresh:
         self.answers, self.words = process.stdout.fileno(), process.stderr.fileno()
 
     def end(self) -> int:
-        """Kill it, and give its exit code."""
-        self._process.kill()
+        """Kill it and what it has started, and give its exit code."""
+        fork.kill(self.pid)
         code = self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:

@@ -16,6 +16,7 @@ def test_the_peak_is_that_of_a_sample():
     peak.reset()
     taken = peak.taken_bytes()
     assert taken is not None and taken < 4 * MIB
+    peak.close()
 
 
 def test_beyond_the_limit_nothing_can_be_allocated():
