@@ -14,7 +14,7 @@ from fastfeed.media import IMAGE_EXTENSIONS
 HEAD_BYTES = 1024
 MORE_IMAGE_EXTENSIONS = frozenset({
     "fli", "flc", "blp", "cur", "dcx", "ftc", "ftu", "gbr", "im", "msp", "bw", "rgb", "rgba", "xbm", "xpm", "pfm", "vda", "vst",
-    "icb", "mpo", "jps",
+    "icb", "jps",
 })  # fmt: skip
 """Beyond those that pack takes for images: names under which Pillow reads pictures too."""
 _JPEG_SOI = re.compile(rb"\xff\xd8\xff[\xc0-\xfe]")

@@ -96,6 +96,8 @@ def _as_text(looked: Looked, data: bytes, extension: str) -> Looked:
     return looked
 
 
+_PERHAPS_AN_IMAGE = frozenset({filecodes.NOT_AN_IMAGE, filecodes.LEADING_BYTES})
+"""Of a format without a magic, or with a thumbnail in its header: Pillow is asked."""
 _NEVER_A_SAMPLE = frozenset({filecodes.ONLY_ZEROS, filecodes.LFS_POINTER, filecodes.APPLEDOUBLE, filecodes.SYSTEM_FILE})
 """Whatever the name says."""
 
@@ -110,7 +112,7 @@ def _as_picture(looked: Looked, seen: Picture, before: list[Finding]) -> Looked:
 def _as_unknown_image(looked: Looked, data: bytes, how: How) -> Looked:
     """An image by its name: of a format that only Pillow knows, or something else."""
     kind = kind_in_place_of_an_image(data)
-    if kind.code is not filecodes.NOT_AN_IMAGE:
+    if kind.code not in _PERHAPS_AN_IMAGE:
         looked.findings.append(Finding(kind.code, kind.text))
         return looked
     seen = picture.look_at(data, probe(b""), how)

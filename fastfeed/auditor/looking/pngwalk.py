@@ -15,6 +15,7 @@ MAX_TEXT_BYTES = 1 << 20
 _HEADER_BYTES = 13
 _COMPRESSED = frozenset({b"zTXt", b"iTXt", b"iCCP"})
 _OVERHEAD = 12
+_PIXELS = frozenset({b"IDAT", b"fdAT"})
 _NOT_METADATA = frozenset({b"IHDR", b"PLTE", b"IDAT", b"IEND", b"fdAT", b"fcTL", b"acTL", b"tRNS"})
 
 
@@ -24,7 +25,9 @@ class Chunk(NamedTuple):
     at: int
     """Of its length field."""
     kind: bytes
+    size: int
     body: bytes
+    """Not of chunks of pixels: they may be large, and nobody reads them here."""
     crc_holds: bool
 
 
@@ -73,18 +76,18 @@ def walk(data: bytes) -> PngStructure:
         if chunk.kind == b"IHDR" and len(chunk.body) == _HEADER_BYTES:
             found.depth, found.colour, found.interlaced = chunk.body[8], chunk.body[9], chunk.body[12] == 1
         elif chunk.kind == b"IDAT":
-            found.pixel_bytes += len(chunk.body)
+            found.pixel_bytes += chunk.size
         elif chunk.kind == b"acTL" and len(chunk.body) == 8:  # noqa: PLR2004 - frames, plays
             (found.frames,) = struct.unpack_from(">I", chunk.body)
         elif chunk.kind == b"IEND":
-            found.end = chunk.at + _OVERHEAD + len(chunk.body)
+            found.end = chunk.at + _OVERHEAD + chunk.size
         _rules(found, chunk)
     return found
 
 
 def _chunks(data: bytes, found: PngStructure) -> Iterator[Chunk]:
     """Each whole chunk up to IEND; how the file ends where that is missing."""
-    at = len(SIGNATURE)
+    at, view = len(SIGNATURE), memoryview(data)
     while at + 8 <= len(data):
         size, kind = struct.unpack_from(">I4s", data, at)
         stop = at + _OVERHEAD + size
@@ -95,8 +98,8 @@ def _chunks(data: bytes, found: PngStructure) -> Iterator[Chunk]:
             )
             found.cut_pixels = kind == b"IDAT" or not found.pixel_bytes
             return
-        body = data[at + 8 : at + 8 + size]
-        yield Chunk(at, kind, body, zlib.crc32(data[at + 4 : at + 8 + size]) == int.from_bytes(data[stop - 4 : stop]))
+        body = b"" if kind in _PIXELS else data[at + 8 : at + 8 + size]
+        yield Chunk(at, kind, size, body, zlib.crc32(view[at + 4 : stop - 4]) == int.from_bytes(view[stop - 4 : stop]))
         if kind == b"IEND":
             return
         at = stop
@@ -107,7 +110,7 @@ def _chunks(data: bytes, found: PngStructure) -> Iterator[Chunk]:
 def _rules(found: PngStructure, chunk: Chunk) -> None:
     """What is odd about one chunk that the pixels do not need."""
     if chunk.kind not in _NOT_METADATA:
-        found.metadata_bytes += len(chunk.body)
+        found.metadata_bytes += chunk.size
     if chunk.kind == b"tRNS" and not chunk.body:
         found.faults.append(Fault(critical=False, text=f"{_name(chunk)} is empty"))
     if chunk.kind == b"tEXt" and chunk.body.count(b"\0") != 1:
