@@ -46,6 +46,7 @@ _MAGICS = (
     (b"RIFF", filecodes.NOT_AN_IMAGE, "a RIFF file (WAV or AVI)"), (b"fLaC", filecodes.NOT_AN_IMAGE, "a FLAC file"),
     (b"\x93NUMPY", filecodes.NOT_AN_IMAGE, "a NumPy array"), (b"SQLite format 3\0", filecodes.NOT_AN_IMAGE, "a database"),
 )  # fmt: skip
+_BEGINNINGS = tuple(magic for magic, _, _ in _MAGICS)
 _HTML = re.compile(rb"<!doctype html|<html|<head[ >]|<body[ >]", re.IGNORECASE)
 _SVG = re.compile(rb"<svg[ >\r\n\t]|<!doctype svg", re.IGNORECASE)
 
@@ -70,10 +71,10 @@ def kind_by_magic(data: bytes) -> Kind | None:
     """
     if data[:1] == b"\0" and not data.strip(b"\0"):
         return Kind(filecodes.ONLY_ZEROS, f"all of its {len(data):,} bytes are zero")
-    for magic, code, text in _MAGICS:
-        if data.startswith(magic):
-            return Kind(code, f"it is {text}")
-    return None
+    if not data.startswith(_BEGINNINGS):  # most texts end here
+        return None
+    code, text = next((code, text) for magic, code, text in _MAGICS if data.startswith(magic))
+    return Kind(code, f"it is {text}")
 
 
 def kind_in_place_of_an_image(data: bytes) -> Kind:
