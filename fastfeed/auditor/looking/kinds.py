@@ -47,6 +47,7 @@ _MAGICS = (
     (b"\x93NUMPY", filecodes.NOT_AN_IMAGE, "a NumPy array"), (b"SQLite format 3\0", filecodes.NOT_AN_IMAGE, "a database"),
 )  # fmt: skip
 _BEGINNINGS = tuple(magic for magic, _, _ in _MAGICS)
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
 _HTML = re.compile(rb"<!doctype html|<html|<head[ >]|<body[ >]", re.IGNORECASE)
 _SVG = re.compile(rb"<svg[ >\r\n\t]|<!doctype svg", re.IGNORECASE)
 
@@ -96,9 +97,9 @@ def _markup(head: bytes) -> Kind | None:
         if _HTML.search(head):
             return Kind(filecodes.HTML, f"it begins with {_shown(start)}")
         return Kind(filecodes.NOT_AN_IMAGE, f"it is XML or another markup: {_shown(start)}")
-    if start[:1] in {b"{", b"["} and _is_text(head):
+    if start[:1] in {b"{", b"["} and not has_controls(head):
         return Kind(filecodes.JSON_ANSWER, f"it begins with {_shown(start)}")
-    if _is_text(head):
+    if not has_controls(head):
         return Kind(filecodes.NOT_AN_IMAGE, f"it is text: {_shown(start)}")
     return None
 
@@ -112,8 +113,9 @@ def _late_jpeg(data: bytes) -> Kind | None:
     )
 
 
-def _is_text(head: bytes) -> bool:
-    return b"\0" not in head and not any(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in head)  # noqa: PLR2004
+def has_controls(head: bytes) -> bool:
+    """Whether there are bytes that no text in an encoding built on ASCII has."""
+    return len(head.translate(None, _CONTROLS)) < len(head)
 
 
 def _shown(start: bytes) -> str:

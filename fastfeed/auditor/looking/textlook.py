@@ -14,7 +14,7 @@ LONG_LINE, LONG_RUN, LONG_BLANK = 1_000_000, 20_000, 10_000
 """Characters. A paragraph without spaces (Chinese, Thai) stays far below LONG_RUN; \\s+$ over LONG_BLANK takes 0.3 s."""
 MAX_RATIO = 25
 """Size to compressed size: prose has 2 to 4, logs and tables up to 15."""
-_RATIO_FROM, _RATIO_UP_TO = 2000, 16_000
+_RATIO_FROM, _RATIO_UP_TO = 2000, 4000
 """Characters in the middle of the text that are compressed: compressing all of it costs more than all the rest."""
 _LINES = re.compile(rf"(?<![^\n])[^\n]{{{LONG_LINE},}}")
 _RUNS = re.compile(rf"(?<!\S)\S{{{LONG_RUN},}}")  # begun at a run's start alone: else its time is the square of a run
