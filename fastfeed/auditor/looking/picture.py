@@ -118,7 +118,7 @@ def _of_format(subject: Subject, decoded: Decoded, how: How) -> list[Finding]:
     if subject.jpeg is not None:
         return refused + jpeglook.findings_of(subject.data, subject.jpeg, decoded, strict=how.strict)
     if subject.png is not None:
-        return refused + pnglook.findings_of(subject.png, decoded)
+        return refused + pnglook.findings_of(subject.data, subject.png, decoded)
     return refused or _of_container(subject, decoded)
 
 
