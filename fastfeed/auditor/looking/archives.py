@@ -1,10 +1,12 @@
 """What is wrong or odd about a tar of samples: damage, order, names, and an index that does not fit."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from fastfeed.auditor.finding import Code, Finding
 from fastfeed.auditor.looking import naming, setcodes
+from fastfeed.media import is_image_field
 from fastfeed.sample import printable
 from fastfeed.source import tarwalk
 from fastfeed.source.tarwalk import Member, Walk
@@ -35,7 +37,7 @@ class TarLook:
         self._names: list[str] = []
         self.rows: TarRows = Grouper().take(self._noted(Walk(blocks).run()))
         """Its samples, as webdataset should read them."""
-        self.findings: list[Finding] = _few([*map(_finding, self.rows.findings), *self._of_names()])
+        self.findings: list[Finding] = _few([*map(_finding, self.rows.findings), *self._of_names(), *_uneven(self.rows)])
         """What there is to say, in the tar's order, names last."""
 
     def _noted(self, items: Iterator[Member | tarwalk.Finding]) -> Iterator[Member | tarwalk.Finding]:
@@ -53,6 +55,24 @@ class TarLook:
             if why_none(raw) is None and _is_cut(extension):
                 parts = f"key {printable(os.fsdecode(key))}, suffix {printable(os.fsdecode(extension))}"
                 yield Finding(setcodes.TAR_DOTTED_KEY, f"{printable(name)}: webdataset makes it {parts}")
+
+
+def _uneven(rows: TarRows) -> list[Finding]:
+    """Samples that lack a member which most have, or have one more; one image is as good as another."""
+    kinds = ["image" if is_image_field(field) else field for field in rows.fields()]
+    stop, members = 0, list[frozenset[str]]()
+    for count in rows.counts:
+        start, stop = stop, stop + count
+        members.append(frozenset(kinds[number] for number in rows.written[start:stop]))
+    ((usual, often),) = Counter(members).most_common(1) or [(frozenset[str](), 0)]
+    if often == len(members) or 2 * often < len(members):  # all alike, or a tar of anything
+        return []
+    first = next(number for number, own in enumerate(members) if own != usual)
+    key, own = printable(os.fsdecode(rows.keys[first])), "+".join(sorted(members[first]))
+    text = (
+        f"{often:,} of {format_count(len(members), 'sample')} have {'+'.join(sorted(usual))}; the first other, {key}, has {own}"
+    )
+    return [Finding(setcodes.TAR_UNEVEN, text)]
 
 
 def _is_cut(extension: bytes) -> bool:

@@ -25,8 +25,10 @@ def grey_rows(image: Image.Image) -> int:
     if image.mode not in _MODES or image.height < _MIN_HEIGHT:
         return 0
     least = int(image.height * BAND_FRACTION) + 1
+    if not _flat_at_bottom(image, image.height - 1, image.height):  # most pictures end here, at next to no cost
+        return 0
     flat, bottom = 0, image.height
-    while bottom > 0:  # strip by strip: most pictures end at the first, at a twentieth of the cost
+    while bottom > 0:  # strip by strip, so that a large picture is not copied whole
         count = min(least, bottom)
         here = _flat_at_bottom(image, bottom - count, bottom)
         flat, bottom = flat + here, bottom - count

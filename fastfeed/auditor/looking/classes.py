@@ -1,6 +1,7 @@
 """Classes that are empty, tiny, missing in a split, or no classes at all."""
 
-from collections import Counter
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from statistics import median
 
@@ -14,6 +15,7 @@ TINY_SHARE = 0.02
 """Of the usual class: one of less is tiny."""
 _JUNK = frozenset({"__MACOSX", "__pycache__", "$RECYCLE.BIN", "System Volume Information", "lost+found", "@eaDir"})
 _NAMED = 5
+_BETWEEN_WORDS = re.compile(r"[\s_-]+")
 
 
 def findings_of(counts: Mapping[tuple[str | None, str], int], empty: Iterable[tuple[str | None, str]] = ()) -> list[Finding]:
@@ -23,12 +25,11 @@ def findings_of(counts: Mapping[tuple[str | None, str], int], empty: Iterable[tu
         counts: (split, class) -> samples; None for a set without splits.
         empty: (split, class) of folders in which there is no sample.
     """
-    all_counts: Counter[tuple[str | None, str]] = Counter(counts)
-    all_counts.update(dict.fromkeys(empty, 0))
+    all_counts = {**dict.fromkeys(empty, 0), **counts}
     found = list[Finding]()
     for split in sorted({split for split, _ in all_counts}, key=lambda name: name or ""):
         found += _of_split(split, {label: count for (other, label), count in all_counts.items() if other == split})
-    return found + _missing({(split, label) for (split, label), count in all_counts.items() if count})
+    return [*found, *_alike({label for _, label in all_counts}), *_missing({key for key, count in all_counts.items() if count})]
 
 
 def _of_split(split: str | None, counts: Mapping[str, int]) -> list[Finding]:
@@ -45,6 +46,14 @@ def _of_split(split: str | None, counts: Mapping[str, int]) -> list[Finding]:
                 Finding(setcodes.TINY_CLASS, f"{label}{where}: {format_count(count, 'sample')}; usual are {usual:,.0f}")
             )
     return found
+
+
+def _alike(labels: set[str]) -> list[Finding]:
+    """Names that are probably one."""
+    plain: dict[str, list[str]] = {}
+    for label in sorted(labels):
+        plain.setdefault(_BETWEEN_WORDS.sub("", unicodedata.normalize("NFKC", label).casefold()), []).append(label)
+    return [Finding(setcodes.CLASSES_ALIKE, " and ".join(map(repr, group))) for group in plain.values() if len(group) > 1]
 
 
 def _missing(present: set[tuple[str | None, str]]) -> list[Finding]:

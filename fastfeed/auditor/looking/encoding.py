@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.looking import textcodes
+from fastfeed.auditor.looking.kinds import has_controls
 
 TEXT_EXTENSIONS = frozenset({
     "txt", "text", "json", "jsonl", "ndjson", "csv", "tsv", "md", "rst", "html", "htm", "xml", "yaml", "yml", "cls", "srt",
@@ -20,9 +21,10 @@ _HEAD_BYTES = 4096
 _LEAST_BYTES = 8
 """Fewer say too little about zeros."""
 _BLANKS = "\t\n\r\f\ufeff\u3000\xa0"
-_CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r\f\x1b")
 _WIDE_SHARE = 0.3
 """Of zeros at every second byte: a Latin text in UTF-16 has nearly all of them, one of another script few."""
+_GUESSED_BYTES = 1 << 15
+"""On each side of the first wrong byte."""
 _FEW_WRONG = 10
 """Characters that are right for each that is wrong: then it is UTF-8 with damage."""
 
@@ -45,7 +47,7 @@ def looks_like_text(data: bytes) -> bool:
     wide = wide_encoding(head)
     if wide:
         return _is_printable(head, wide)
-    if any(byte in _CONTROLS for byte in head):
+    if has_controls(head):
         return False
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
@@ -119,12 +121,13 @@ def _guess(data: bytes, start: int) -> str:
     """What it may be."""
     if data[start] == 0xED and start + 1 < len(data) and 0xA0 <= data[start + 1] <= 0xBF:  # noqa: PLR2004 - D800 to DFFF
         return "half a character (a surrogate) in the form of UTF-8, as CESU-8 has it"
-    text = data.decode("utf-8", "replace")
+    around = data[max(0, start - _GUESSED_BYTES) : start + _GUESSED_BYTES]
+    text = around.decode("utf-8", "replace")
     wrong = text.count("\ufffd")
     right = sum(character > "\x7f" for character in text) - wrong
     if right >= _FEW_WRONG * wrong:
-        return f"the rest is UTF-8, with {wrong} damaged places"
-    high = [byte > 0x7F for byte in data[: 1 << 16]]  # noqa: PLR2004 - ASCII ends there
+        return "what is around it is UTF-8: damage, or another text put into this one"
+    high = [byte > 0x7F for byte in around]  # noqa: PLR2004 - ASCII ends there
     pairs = sum(one and other for one, other in pairwise(high))
     if 2 * pairs > sum(high):
         return "it may be a double-byte encoding of East Asia, or a single-byte one of a script that is not Latin"

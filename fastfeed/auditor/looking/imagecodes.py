@@ -52,8 +52,8 @@ NO_IEND = Code(
     "load() forgives it, verify() and stricter decoders do not. The file was probably cut: fetch it again.",
 )  # fmt: skip
 ENDS_EARLY = Code(
-    "ends-early", _WARNING, "It loads, but the file ends before its container says so",
-    "The first frame is there; later ones or metadata were probably cut. Fetch it again.",
+    "ends-early", _WARNING, "It loads, but its end is missing",
+    "All pixels of the first frame are there; later ones or metadata were probably cut. Fetch it again.",
 )  # fmt: skip
 VERIFY_FAILS = Code(
     "verify-fails", _WARNING, "It loads, but Pillow's verify() refuses it",
@@ -152,6 +152,10 @@ EXIF_BAD = Code(
 ICC_BAD = Code(
     "icc-bad", _INFO, "A colour profile that cannot be read",
     "Decoders ignore it; a strict one refuses the file.",
+)  # fmt: skip
+ICC_OTHER = Code(
+    "icc-not-srgb", _INFO, "Colours of another space than sRGB, by a profile that loaders ignore",
+    "They come out paler or darker than they are: convert once, with ImageCms.profileToProfile.",
 )  # fmt: skip
 METADATA_LARGE = Code(
     "metadata-large", _WARNING, "Metadata that outweighs the pixels",

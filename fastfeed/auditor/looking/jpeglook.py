@@ -110,10 +110,13 @@ def _rows_told(data: bytes, structure: JpegStructure) -> str:
 
 def _damage(data: bytes, structure: JpegStructure) -> list[Finding]:
     """What a decoder warns of that Pillow does not hear."""
-    warning = strict_warning(structure.plain(data), structure.components)
+    plain = structure.plain(data)
+    warning = strict_warning(plain, structure.components)
     if not warning:
         return []
-    rows = real_rows(structure.plain(data))
+    if structure.eoi < 0 and not strict_warning(plain + _EOI, structure.components):
+        return [Finding(imagecodes.ENDS_EARLY, "there is no FF D9 at its end; all rows are there")]
+    rows = real_rows(plain)
     if rows is not None and rows[0] < rows[1]:
         text = f"the data end before the last row, though an end marker follows: {_rows_told(data, structure)}"
         return [Finding(imagecodes.TRUNCATED, f"{text} ({warning})")]

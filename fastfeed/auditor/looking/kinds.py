@@ -14,7 +14,7 @@ from fastfeed.media import IMAGE_EXTENSIONS
 HEAD_BYTES = 1024
 MORE_IMAGE_EXTENSIONS = frozenset({
     "fli", "flc", "blp", "cur", "dcx", "ftc", "ftu", "gbr", "im", "msp", "bw", "rgb", "rgba", "xbm", "xpm", "pfm", "vda", "vst",
-    "icb", "mpo", "jps",
+    "icb", "jps",
 })  # fmt: skip
 """Beyond those that pack takes for images: names under which Pillow reads pictures too."""
 _JPEG_SOI = re.compile(rb"\xff\xd8\xff[\xc0-\xfe]")
@@ -46,6 +46,8 @@ _MAGICS = (
     (b"RIFF", filecodes.NOT_AN_IMAGE, "a RIFF file (WAV or AVI)"), (b"fLaC", filecodes.NOT_AN_IMAGE, "a FLAC file"),
     (b"\x93NUMPY", filecodes.NOT_AN_IMAGE, "a NumPy array"), (b"SQLite format 3\0", filecodes.NOT_AN_IMAGE, "a database"),
 )  # fmt: skip
+_BEGINNINGS = tuple(magic for magic, _, _ in _MAGICS)
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
 _HTML = re.compile(rb"<!doctype html|<html|<head[ >]|<body[ >]", re.IGNORECASE)
 _SVG = re.compile(rb"<svg[ >\r\n\t]|<!doctype svg", re.IGNORECASE)
 
@@ -70,10 +72,10 @@ def kind_by_magic(data: bytes) -> Kind | None:
     """
     if data[:1] == b"\0" and not data.strip(b"\0"):
         return Kind(filecodes.ONLY_ZEROS, f"all of its {len(data):,} bytes are zero")
-    for magic, code, text in _MAGICS:
-        if data.startswith(magic):
-            return Kind(code, f"it is {text}")
-    return None
+    if not data.startswith(_BEGINNINGS):  # most texts end here
+        return None
+    code, text = next((code, text) for magic, code, text in _MAGICS if data.startswith(magic))
+    return Kind(code, f"it is {text}")
 
 
 def kind_in_place_of_an_image(data: bytes) -> Kind:
@@ -95,9 +97,9 @@ def _markup(head: bytes) -> Kind | None:
         if _HTML.search(head):
             return Kind(filecodes.HTML, f"it begins with {_shown(start)}")
         return Kind(filecodes.NOT_AN_IMAGE, f"it is XML or another markup: {_shown(start)}")
-    if start[:1] in {b"{", b"["} and _is_text(head):
+    if start[:1] in {b"{", b"["} and not has_controls(head):
         return Kind(filecodes.JSON_ANSWER, f"it begins with {_shown(start)}")
-    if _is_text(head):
+    if not has_controls(head):
         return Kind(filecodes.NOT_AN_IMAGE, f"it is text: {_shown(start)}")
     return None
 
@@ -111,8 +113,9 @@ def _late_jpeg(data: bytes) -> Kind | None:
     )
 
 
-def _is_text(head: bytes) -> bool:
-    return b"\0" not in head and not any(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in head)  # noqa: PLR2004
+def has_controls(head: bytes) -> bool:
+    """Whether there are bytes that no text in an encoding built on ASCII has."""
+    return len(head.translate(None, _CONTROLS)) < len(head)
 
 
 def _shown(start: bytes) -> str:

@@ -72,10 +72,10 @@ def look(
     if not data:
         looked.findings.append(Finding(filecodes.EMPTY, "it has 0 bytes"))
         return looked
-    header = probe(data[:HEAD_BYTES])
+    header, extension = probe(data[:HEAD_BYTES]), extension_of(name)
     how = How(strict, band, max_pixels, around)
-    if header.codec is not Codec.UNKNOWN:
-        return _as_picture(looked, picture.look_at(data, header, how), [*_misnamed(header.codec, name)])
+    if header.codec is not Codec.UNKNOWN and not (extension in TEXT_EXTENSIONS and looks_like_text(data)):
+        return _as_picture(looked, picture.look_at(data, header, how), _misnamed(header.codec, name))
     if names_an_image(name):
         return _as_unknown_image(looked, data, how)
     kind = kind_by_magic(data)
@@ -83,7 +83,6 @@ def look(
         if kind.code in _NEVER_A_SAMPLE:
             looked.findings.append(Finding(kind.code, kind.text))
         return looked
-    extension = extension_of(name)
     return _as_text(looked, data, extension) if extension in TEXT_EXTENSIONS or looks_like_text(data) else looked
 
 
@@ -96,6 +95,8 @@ def _as_text(looked: Looked, data: bytes, extension: str) -> Looked:
     return looked
 
 
+_PERHAPS_AN_IMAGE = frozenset({filecodes.NOT_AN_IMAGE, filecodes.LEADING_BYTES})
+"""Of a format without a magic, or with a thumbnail in its header: Pillow is asked."""
 _NEVER_A_SAMPLE = frozenset({filecodes.ONLY_ZEROS, filecodes.LFS_POINTER, filecodes.APPLEDOUBLE, filecodes.SYSTEM_FILE})
 """Whatever the name says."""
 
@@ -110,7 +111,7 @@ def _as_picture(looked: Looked, seen: Picture, before: list[Finding]) -> Looked:
 def _as_unknown_image(looked: Looked, data: bytes, how: How) -> Looked:
     """An image by its name: of a format that only Pillow knows, or something else."""
     kind = kind_in_place_of_an_image(data)
-    if kind.code is not filecodes.NOT_AN_IMAGE:
+    if kind.code not in _PERHAPS_AN_IMAGE:
         looked.findings.append(Finding(kind.code, kind.text))
         return looked
     seen = picture.look_at(data, probe(b""), how)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from PIL import Image, UnidentifiedImageError
 
 from fastfeed.auditor.finding import Finding
-from fastfeed.auditor.looking import frames, imagecodes, jpeglook, modes, orientation, pnglook
+from fastfeed.auditor.looking import frames, imagecodes, jpeglook, modes, orientation, pnglook, profile
 from fastfeed.auditor.looking.band import grey_rows
 from fastfeed.auditor.looking.decoding import Decoded, Refused, decode, told, verify_error
 from fastfeed.auditor.looking.subject import Subject
@@ -118,7 +118,7 @@ def _of_format(subject: Subject, decoded: Decoded, how: How) -> list[Finding]:
     if subject.jpeg is not None:
         return refused + jpeglook.findings_of(subject.data, subject.jpeg, decoded, strict=how.strict)
     if subject.png is not None:
-        return refused + pnglook.findings_of(subject.png, decoded)
+        return refused + pnglook.findings_of(subject.data, subject.png, decoded)
     return refused or _of_container(subject, decoded)
 
 
@@ -142,6 +142,7 @@ def _of_pixels(subject: Subject, image: Image.Image, *, band: bool) -> list[Find
     rows = grey_rows(image) if band else 0
     if rows:
         found.append(Finding(imagecodes.GREY_BAND, f"the last {rows} of {image.height} rows are one flat grey of 128"))
+    found += profile.findings_of(image) if subject.jpeg is None or not subject.jpeg.icc_broken else []
     return found + orientation.findings_of(image, subject.codec, subject.probe.orientation)
 
 

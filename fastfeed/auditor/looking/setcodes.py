@@ -31,6 +31,10 @@ CLASS_IN_ONE_SPLIT = Code(
     "class-missing-in-split", _WARNING, "A class that a split has not",
     "Class numbers by sorted names differ between such splits: give the class list explicitly.",
 )  # fmt: skip
+CLASSES_ALIKE = Code(
+    "class-names-alike", _WARNING, "Classes whose names differ by case, blanks or hyphens alone",
+    "They are probably one class, written in two ways: merge them.",
+)  # fmt: skip
 JUNK_CLASS = Code(
     "class-junk", _WARNING, "A folder of a program's own that counts as a class",
     "ImageFolder takes it for a class, and all class numbers behind it move: delete the folder.",
@@ -104,6 +108,10 @@ TAR_SPARSE = Code(
 TAR_DROPPED = Code(
     "tar-broken-sample", _ERROR, "A sample of which damage took members",
     "Fetch the tar again.",
+)  # fmt: skip
+TAR_UNEVEN = Code(
+    "tar-uneven-sample", _WARNING, "Samples that have other members than most",
+    "Readers that want each field raise an error at them, others pass over them: complete them or leave them out.",
 )  # fmt: skip
 TAR_DOTTED_KEY = Code(
     "tar-dotted-key", _WARNING, "A dot in the middle of a name, where webdataset ends the key",

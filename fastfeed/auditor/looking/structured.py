@@ -15,7 +15,9 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _HIGH, _LOW = 0xD800, 0xDC00
 """The six upper bits of the first half of a pair, and of the second."""
-_JSON, _LINES, _TABLES = frozenset({"json", "geojson", "ipynb"}), frozenset({"jsonl", "ndjson"}), {"csv": ",", "tsv": "\t"}
+_JSON, _LINES = frozenset({"json", "geojson", "ipynb"}), frozenset({"jsonl", "ndjson"})
+_TABLES = {"csv": ",;\t|", "tsv": "\t"}
+"""What may stand between cells: where numbers have commas, tables have semicolons."""
 _SHOWN = 3
 
 
@@ -34,7 +36,7 @@ def findings_of(text: str, extension: str) -> list[Finding]:
         ]
     if extension in _JSON:
         return _json(text)
-    return _json_lines(text) if extension in _LINES else _table(text, _TABLES[extension])
+    return _json_lines(text) if extension in _LINES else _table(text, extension)
 
 
 def _json(text: str) -> list[Finding]:
@@ -87,7 +89,9 @@ def _json_lines(text: str) -> list[Finding]:
     return [*found, *([Finding(textcodes.JSON_LOOSE, loose)] if loose else []), *halves]
 
 
-def _table(text: str, delimiter: str) -> list[Finding]:
+def _table(text: str, extension: str) -> list[Finding]:
+    first = text.partition("\n")[0]
+    delimiter = max(_TABLES[extension], key=first.count)  # the first of equals
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     width, odd, examples = 0, 0, list[str]()
     try:

@@ -84,12 +84,23 @@ def test_members_that_do_not_stand_together(look_at):
 
 
 def test_names_that_come_twice(look_at):
-    assert of(look_at(tar(["a.jpg", "a.cls", "a.jpg"]))) == [setcodes.TAR_REPEATED]
+    assert of(look_at(tar(["a.jpg", "a.cls", "a.jpg", "a.cls"]))) == [setcodes.TAR_REPEATED]
     assert of(look_at(tar(["a.jpg", "a.JPG"]))) == [setcodes.TAR_REPEATED, setcodes.CASE_CLASH]
 
 
+def test_a_sample_that_lacks_a_member(look_at):
+    look = look_at(tar(["a.jpg", "a.cls", "b.jpg", "c.jpg", "c.cls"]))
+    assert of(look) == [setcodes.TAR_UNEVEN]
+    assert look.findings[0].text == "2 of 3 samples have cls+image; the first other, b, has image"
+
+
+def test_images_of_several_formats_are_even(look_at):
+    assert of(look_at(tar(["a.jpg", "a.cls", "b.png", "b.cls", "c.jpeg", "c.cls"]))) == []
+    assert of(look_at(tar(["a.py", "b.rst", "c.toml"]))) == []
+
+
 def test_dots_in_names(look_at):
-    look = look_at(tar(["d/Track 2.0 (x).jpg", "d/22.05.png", "d/plain.seg.png", "d/more.jpg"]))
+    look = look_at(tar(["d/Track 2.0 (x).jpg", "d/22.05.png", "d/more.jpg", "d/plain.seg.png", "d/plain.png"]))
     assert of(look) == [setcodes.TAR_DOTTED_KEY] * 2
     assert "key d/Track 2, suffix 0 (x).jpg" in look.findings[0].text
 

@@ -37,3 +37,9 @@ def test_classes_that_a_split_has_not():
 def test_folders_of_programs():
     codes = [code for code, _ in of({(None, ".ipynb_checkpoints"): 1, (None, "__MACOSX"): 4, (None, "cat"): 9})]
     assert codes == [setcodes.JUNK_CLASS] * 2
+
+
+def test_names_that_are_probably_one():
+    names = ["Golden Retriever", "golden_retriever", "cat", "c", "c++"]
+    (found,) = of({(None, name): 9 for name in names})
+    assert found == (setcodes.CLASSES_ALIKE, "'Golden Retriever' and 'golden_retriever'")

@@ -57,7 +57,7 @@ def test_encodings_of_east_asia(encoding):
 def test_damage_within_utf8():
     data = bytearray((CYRILLIC * 2).encode())
     data[20] = 0xFF
-    assert "the rest is UTF-8" in of(bytes(data))[textcodes.NOT_UTF8]
+    assert "what is around it is UTF-8" in of(bytes(data))[textcodes.NOT_UTF8]
 
 
 def test_half_a_character_in_the_form_of_utf8():

@@ -40,6 +40,21 @@ def test_half_of_the_end_marker_is_missing():
     assert imagecodes.MISSING_EOI in of(jpeg()[:-1])
 
 
+def test_pillow_may_load_it_without_its_end():
+    """By which bits the last byte ends decides whether libjpeg asks for another."""
+    found = [of(jpeg((16, 16), "L", seed)[:-2]) for seed in range(60)]
+    assert all(
+        list(one)
+        in (
+            [imagecodes.MISSING_EOI, imagecodes.ONE_CHANNEL],
+            [imagecodes.MISSING_EOI],
+            [imagecodes.ENDS_EARLY, imagecodes.ONE_CHANNEL],
+        )
+        for one in found
+    )
+    assert any(imagecodes.ENDS_EARLY in one for one in found)
+
+
 def test_a_header_alone():
     assert "no pixel is there" in only(jpeg()[:200], imagecodes.TRUNCATED)
 

@@ -45,3 +45,14 @@ def test_a_clock_is_entered_for_the_decoding_alone():
     look(encoded(photo()), "a.jpg", around=Around())
     look(b"text", "a.txt", around=Around())
     assert entered == ["in", "out"]
+
+
+@pytest.mark.parametrize("text", [b"GIF89a is an old format\n", b"P3 12 13 were the results\n"])
+def test_a_text_that_begins_like_an_image(text):
+    assert look(text, "a.txt").format == "text"
+    assert codes(text, "a.txt") == []
+
+
+def test_an_image_without_a_name_is_one():
+    assert look(encoded(photo()), "").format == "JPEG"
+    assert look(encoded(photo()), "caption.txt").format == "JPEG"

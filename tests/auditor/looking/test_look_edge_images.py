@@ -3,12 +3,15 @@
 import csv
 from functools import lru_cache
 
+import PIL
 import pytest
 from helpers import SHARED_DATA
 
 from fastfeed.auditor.finding import Severity, worst
 from fastfeed.auditor.looking import imagecodes
+from fastfeed.auditor.looking.decoding import decode
 from fastfeed.auditor.looking.look import look
+from fastfeed.auditor.looking.picture import MAX_PIXELS
 
 FOLDER = SHARED_DATA / "edge-images"
 DAMAGED = {"silent-damage", "broken-later-frame", "warns"}
@@ -36,6 +39,14 @@ def test_what_pillow_cannot_load_is_an_error():
     assert len(refused) > 100
     missed = {path: found.findings for path, found in refused if worst(found.findings) is not Severity.ERROR}
     assert {path: findings[0].code for path, findings in missed.items()} == NOT_TRIED
+
+
+@pytest.mark.skipif(not PIL.__version__.startswith("13."), reason="expected.csv was made with Pillow 13")
+def test_pillow_refuses_at_the_same_stage_with_the_same_error():
+    for row, _ in looked():
+        if row["result"] != "ok" and row["path"] not in NOT_TRIED:
+            decoded = decode((FOLDER / row["path"]).read_bytes(), MAX_PIXELS)
+            assert (type(decoded.error).__name__, decoded.stage) == (row["result"], row["stage"]), row["path"]
 
 
 def test_what_loads_and_is_damaged_is_flagged():

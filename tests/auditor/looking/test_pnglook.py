@@ -21,7 +21,13 @@ def only(data, code):
 def test_a_cut_file(share):
     data = png()
     text = only(data[: int(len(data) * share)], imagecodes.TRUNCATED)
-    assert "within 'IDAT'" in text and "OSError" in text
+    assert "within 'IDAT'" in text and "of 30 rows are real" in text and "OSError" in text
+
+
+def test_a_cut_file_that_is_not_decoded():
+    findings = look(png()[:1000], "a.png", max_pixels=100).findings
+    assert [finding.code for finding in findings] == [imagecodes.NOT_DECODED, imagecodes.TRUNCATED]
+    assert "rows" not in findings[1].text
 
 
 def test_a_header_alone():

@@ -5,7 +5,7 @@ import pytest
 from helpers import flip_bit
 from oddities import animated, flat_png, png, with_chunk
 
-from fastfeed.auditor.looking.pngwalk import MAX_TEXT_BYTES, walk
+from fastfeed.auditor.looking.pngwalk import MAX_TEXT_BYTES, real_rows, walk
 
 
 def test_a_whole_file():
@@ -13,7 +13,8 @@ def test_a_whole_file():
     found = walk(data)
     assert (found.depth, found.colour, found.interlaced, found.frames) == (8, 2, False, 0)
     assert (found.end, found.cut, found.faults, found.texts) == (len(data), "", [], [])
-    assert found.pixel_bytes > 0
+    assert (found.width, found.height, real_rows(data, found)) == (40, 30, 30)
+    assert data[found.pixels[0][0] - 4 : found.pixels[0][0]] == b"IDAT"
 
 
 def test_depth_and_frames():
@@ -24,12 +25,12 @@ def test_depth_and_frames():
 def test_a_cut_file():
     data = png()
     found = walk(data[: len(data) // 2])
-    assert found.end == -1 and found.cut_pixels and "within 'IDAT'" in found.cut
+    assert found.end == -1 and "within 'IDAT'" in found.cut
 
 
 def test_an_end_that_is_missing():
     found = walk(png()[:-12])
-    assert found.end == -1 and not found.cut_pixels and "without IEND" in found.cut
+    assert found.end == -1 and "without IEND" in found.cut
 
 
 @pytest.mark.parametrize(("kind", "critical"), [(b"IDAT", True), (b"teXt", False)])
@@ -64,3 +65,22 @@ def test_a_length_beyond_the_file():
     data = png()
     broken = data[:33] + struct.pack(">I4s", 1 << 30, b"IDAT") + data[41:]
     assert f"of {1 << 30} bytes" in walk(broken).cut
+
+
+@pytest.mark.parametrize(("mode", "share"), [("RGB", 0.3), ("RGB", 0.9), ("L", 0.5), ("RGBA", 0.5), ("LA", 0.5), ("P", 0.5)])
+def test_rows_of_a_cut_file(mode, share):
+    """Of noise each row takes the same room."""
+    data = png((80, 200), mode, compress_level=1)
+    rows = real_rows(data[: int(len(data) * share)], walk(data[: int(len(data) * share)]))
+    assert rows is not None and abs(rows - 200 * share) < 20
+
+
+def test_rows_end_where_the_damage_begins():
+    data = bytearray(png((80, 200)))
+    data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
+    assert (real_rows(bytes(data), walk(bytes(data))) or 0) < 200
+
+
+def test_rows_that_cannot_be_told():
+    assert real_rows(png()[:30], walk(png()[:30])) is None
+    assert real_rows(png()[:40], walk(png()[:40])) == 0

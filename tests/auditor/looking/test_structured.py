@@ -18,7 +18,8 @@ def only(text, name, code):
 
 @pytest.mark.parametrize(("name", "text"), [
     ("a.json", '{"a": [1, 2.5, "x", null]}'), ("a.jsonl", '{"a": 1}\n\n{"a": 2}\n'), ("a.csv", 'a,b\n1,"x, ""y""\nz"\n'),
-    ("a.tsv", "a\tb\n1\tx, y\n"), ("a.txt", "{not json"), ("a.json", json.dumps({"a": "🙂\\ud800 in words"})),
+    ("a.tsv", "a\tb\n1\tx, y\n"), ("a.csv", "a;b\n1,5;x\n"),
+    ("a.txt", "{not json"), ("a.json", json.dumps({"a": "🙂\\ud800 in words"})),
 ])  # fmt: skip
 def test_what_parses(name, text):
     assert of(text, name) == {}
