@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fastfeed.auditor.judging.expectation import Expectation
 from fastfeed.auditor.judging.groups import Group
 from fastfeed.auditor.judging.ledger import Floats, Rows, Table
-from fastfeed.auditor.judging.suspects import Suspect
+from fastfeed.auditor.judging.suspects import ClockName, Suspect
 
 _MOST_LIKES = 20_000
 """Of a larger group some are drawn: the nearest of so many are near enough."""
@@ -21,6 +21,8 @@ class Control:
     row: int
     factor: float
     """How many times its seconds the suspect may take, because it is larger."""
+    usual_seconds: float
+    """Computing, by the line for its own size."""
 
 
 def matched(table: Table, found: list[Suspect], expected: dict[str, Expectation], count: int) -> list[tuple[Control, ...]]:
@@ -34,8 +36,10 @@ def matched(table: Table, found: list[Suspect], expected: dict[str, Expectation]
         if key not in pools:
             pools[key] = _pool(one.group, free & ~np.isnan(expected[one.stage].cpu))
         rows = _nearest(table.sizes, one.row, pools[key], count)
-        usual = expected[one.stage].cpu if one.clock == "cpu" else None
-        matches.append(tuple(Control(int(row), _factor(table.sizes, usual, one.row, int(row))) for row in rows))
+        usual = expected[one.stage].cpu
+        by_line = usual[one.row] / usual[rows] if one.clock == "cpu" else np.zeros(len(rows))
+        factors = _factors(table.sizes[one.row] - table.sizes[rows], by_line, one.clock)
+        matches.append(tuple(map(Control, rows.tolist(), factors.tolist(), usual[rows].tolist())))
     return matches
 
 
@@ -53,14 +57,19 @@ def _nearest(sizes: Floats, row: int, pool: Rows, count: int) -> Rows:
     return pool[np.argsort(distance, kind="stable")[:count]]
 
 
-def _factor(sizes: Floats, usual: Floats | None, row: int, control: int) -> float:
+def _factors(larger: Floats, by_line: Floats, clock: ClockName) -> Floats:
     """By the line of what is usual; but a sample with so many times the bytes or pixels may always take so many times as long.
 
-    Far from the samples that made it a line is not to be trusted, and the largest samples have no neighbours. Without a line
-    (being blocked), only bytes count.
+    Far from the samples that made it a line is not to be trusted, and the largest samples have no neighbours. Being blocked has
+    no line, and only bytes count.
+
+    Args:
+        larger: Shape (controls, 2): log of how many times the bytes and pixels of each control the suspect has.
+        by_line: How many times as long the line allows for each.
+        clock: Of the suspect.
     """
-    if usual is None:
-        return max(1.0, float(np.exp(np.nan_to_num(sizes[row, 0] - sizes[control, 0]))))
-    larger = float(np.exp(np.nan_to_num(sizes[row] - sizes[control])).max())
-    by_line = float(usual[row] / usual[control])
-    return max(by_line, larger) if larger > 1 else by_line
+    times = np.exp(np.nan_to_num(larger))
+    if clock == "blocked":
+        return np.maximum(times[:, 0], 1.0)
+    largest = times.max(axis=1)
+    return np.where(largest > 1, np.maximum(by_line, largest), by_line)

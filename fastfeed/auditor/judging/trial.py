@@ -94,28 +94,33 @@ class Trial:
 
 def trials(cases: list[Case], repeats: Repeats, cuts: Cuts, *, cold: bool = False) -> list[Trial]:
     """Each case with what was measured of it so far."""
-    measured = [_measured(case, repeats, cold=cold) for case in cases]
-    paces = _paces(cases, [controls for _, controls in measured])
-    return [
-        Trial(case, cuts, seconds, controls, _usual(case.suspect, controls, paces.get(case.suspect.stage, 0.0)))
-        for case, (seconds, controls) in zip(cases, measured, strict=True)
-    ]
+    measured = [_of_controls(case, repeats, cold=cold) for case in cases]
+    paces = _paces(cases, measured)
+    found = []
+    for case, times in zip(cases, measured, strict=True):
+        suspect = case.suspect
+        scaled = [control.factor * seconds for control, seconds in times]
+        usual = _usual(suspect, scaled, paces.get(suspect.stage, 0.0))
+        seconds = repeats.seconds(suspect.row, suspect.stage, suspect.clock, cold=cold)
+        found.append(Trial(case, cuts, seconds, scaled, usual))
+    return found
 
 
-def _measured(case: Case, repeats: Repeats, *, cold: bool) -> tuple[Floats, list[Floats]]:
+def _of_controls(case: Case, repeats: Repeats, *, cold: bool) -> list[tuple[Control, Floats]]:
+    """Seconds of each that could be measured."""
     stage, clock = case.suspect.stage, case.suspect.clock
-    others = [one.factor * repeats.seconds(one.row, stage, clock, cold=cold) for one in case.controls]
-    return repeats.seconds(case.suspect.row, stage, clock, cold=cold), [seconds for seconds in others if len(seconds)]
+    times = [(control, repeats.seconds(control.row, stage, clock, cold=cold)) for control in case.controls]
+    return [(control, seconds) for control, seconds in times if len(seconds)]
 
 
-def _paces(cases: list[Case], controls: list[list[Floats]]) -> dict[str, float]:
+def _paces(cases: list[Case], measured: list[list[tuple[Control, Floats]]]) -> dict[str, float]:
     """By stage: how many times what the line says all controls take now (computing)."""
     found: dict[str, list[float]] = {}
-    for case, others in zip(cases, controls, strict=True):
+    for case, times in zip(cases, measured, strict=True):
         if case.suspect.clock == "cpu":
-            times = [float(seconds.min()) / case.suspect.usual_seconds for seconds in others]
-            found.setdefault(case.suspect.stage, []).extend(times)
-    return {stage: float(np.median(times)) for stage, times in found.items() if times}
+            paces = [float(seconds.min()) / control.usual_seconds for control, seconds in times]
+            found.setdefault(case.suspect.stage, []).extend(paces)
+    return {stage: float(np.median(paces)) for stage, paces in found.items() if paces}
 
 
 def _usual(suspect: Suspect, controls: list[Floats], pace: float) -> float:

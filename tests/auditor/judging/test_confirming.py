@@ -46,7 +46,7 @@ def outcome(script, *, stage="decode", clock="cpu", seconds=0.1, floor=None, sur
     suspect = Suspect(
         0, GROUP, stage, clock, seconds, 0.01 if clock == "cpu" else 0.0, floor or (1e-3 if clock == "cpu" else 10e-3), sure
     )
-    case = Case(suspect, tuple(Control(row, 1.0) for row in controls))
+    case = Case(suspect, tuple(Control(row, 1.0, 0.01) for row in controls))
     found = confirmed([case], Repeats(ledger.table(), script), cuts or Cuts())
     assert len(found) < 2
     return found[0] if found else None

@@ -76,6 +76,7 @@ def test_a_larger_one_may_take_longer():
     assert larger.factor == pytest.approx(4.0)
     ((smaller,),) = matched(table, [suspect(0, group)], expected, 3)
     assert smaller.factor == pytest.approx(0.1 / 0.15)
+    assert smaller.usual_seconds == 0.15
     ((steeper,),) = matched(table, [suspect(1, group)], {"decode": Expectation(np.array([0.1, 0.9]), np.zeros(2))}, 3)
     assert steeper.factor == pytest.approx(9.0)
 

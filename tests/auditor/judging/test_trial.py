@@ -18,7 +18,7 @@ GROUP = Group("JPEG", np.arange(8), np.arange(8))
 def case(row=0, controls=((1, 1.0), (2, 1.0), (3, 1.0)), clock="cpu", usual=0.01, **how):
     floor = 1e-3 if clock == "cpu" else 10e-3
     suspect = Suspect(row, GROUP, "load", clock, how.get("seconds", 0.1), usual, floor)
-    return Case(suspect, tuple(Control(*control) for control in controls))
+    return Case(suspect, tuple(Control(row, factor, usual) for row, factor in controls))
 
 
 def tried(*cases, clock="cpu", **seconds):
@@ -54,6 +54,14 @@ def test_controls_that_are_quick_by_chance():
     others = [case(row, controls=((5, 1.0), (6, 1.0), (7, 1.0))) for row in (4, 4, 4)]
     first, *_ = tried(case(), *others, s0=[0.04], s1=[0.005], s2=[0.005], s3=[0.005], s4=[0.1], s5=[0.01], s6=[0.01], s7=[0.01])
     assert first.usual == pytest.approx(0.01)
+
+
+def test_the_pace_is_that_of_controls_for_their_own_size():
+    """A suspect of six times their size says nothing about how fast the machine is now."""
+    large = case(4, controls=((5, 6.0), (6, 6.0), (7, 6.0)))
+    first, second = tried(case(), large, s0=[0.09], s4=[0.2], **{f"s{row}": [0.01] for row in (1, 2, 3, 5, 6, 7)})
+    assert first.usual == pytest.approx(0.01)
+    assert second.usual == pytest.approx(0.06)
 
 
 def test_on_a_slower_machine_the_line_is_slower_too():
