@@ -32,6 +32,8 @@ def audit_result(result: "AuditResult", *, skip_list: str | None = None) -> None
     if result.stages:
         say("")
         _stages(result)
+    if len(result.costliest) > 1:
+        say(_costliest(result))
     if result.formats:
         say("Formats: " + ", ".join(f"{name} {count:,}" for name, count in result.formats.items()))
     for note in result.notes:
@@ -81,6 +83,12 @@ def _stages(result: "AuditResult") -> None:
         for one in result.stages
     ]  # fmt: skip
     table(columns, rows)
+
+
+def _costliest(result: "AuditResult") -> str:
+    named = ", ".join(f"{one.name} ({format_seconds(one.seconds)})" for one in result.costliest[:_SHOWN])
+    share = result.costliest[-1].cumulative
+    return printable(f"The costliest {len(result.costliest)} samples take {share:.0%} of the time; the first: {named}.")
 
 
 def _next(result: "AuditResult", skip_list: str | None) -> None:

@@ -54,6 +54,8 @@ class Target:
     """How it was read, and what is left out."""
     before: list[SampleRecord] = field(default_factory=list)
     """What is no sample, and must be spoken of all the same."""
+    class_folders: frozenset[tuple[str | None, str]] = frozenset()
+    """(split, class) of the folders that are classes, also those without a file."""
     tars: TarPaths | None = None
     """Of tars in place: which."""
     live: Any = None
@@ -166,7 +168,8 @@ def _files(place: str, listing: Listing) -> Target:
     spec = PartSpec(FILES, files.root, files.index.path, splits=splits)
     return Target(
         name=place, what=f"a folder of {format_count(len(listing), 'file')}", kind=FOLDER, spec=_parts([spec]),
-        digest=files.digest, why=tuple(why), before=before, _held=[files],
+        digest=files.digest, why=tuple(why), before=before, class_folders=_class_folders(listing, draft, splits),
+        _held=[files],
     )  # fmt: skip
 
 
@@ -189,6 +192,20 @@ def _draft(listing: Listing) -> tuple[Draft, tuple[str, ...], list[str]]:
         draft.classes, draft.labels = classes, labels
     why = [f"{format_count(len(classes), 'class', 'classes')}, a folder each"] if classes is not None else []
     return draft, tuple(one.split for one in found if one.split), why
+
+
+def _class_folders(listing: Listing, draft: Draft, splits: tuple[str, ...]) -> frozenset[tuple[str | None, str]]:
+    """The folders directly below the root, or below each split."""
+    if draft.classes is None:
+        return frozenset()
+    found: set[tuple[str | None, str]] = set()
+    for folder in filter(None, listing.folders):
+        top, _, rest = folder.partition("/")
+        if not splits and not rest:
+            found.add((None, top))
+        elif top in splits and rest and "/" not in rest:
+            found.add((top, rest))
+    return frozenset(found)
 
 
 def _special(item: LeftOut) -> SampleRecord:

@@ -12,6 +12,7 @@ def test_a_folder(tmp_path):
     target = find_target(make_photos(tmp_path / "photos"))
     assert (target.kind, target.what) == ("folder", "a folder of 6 files")
     assert "2 classes, a folder each" in target.why
+    assert target.class_folders == {(None, "cat"), (None, "dog")}
     again = find_target(tmp_path / "photos")
     assert target.digest == again.digest
     (tmp_path / "photos" / "cat" / "000.jpg").write_bytes(b"other")
