@@ -91,6 +91,8 @@ def _cut(data: bytes, structure: JpegStructure, what: str) -> Finding:
     """The end is missing: the marker alone, or pixels as well."""
     if structure.scans == 0:
         return Finding(imagecodes.TRUNCATED, f"it ends at byte {len(data)}, within its header: no pixel is there ({what})")
+    if structure.scans > MAX_SCANS:  # decoding it again, and again, costs too much
+        return Finding(imagecodes.TRUNCATED, f"it ends at byte {len(data)}, within scan {structure.scans} ({what})")
     plain = structure.plain(data)
     readable = real_rows(plain) is not None  # else the silence of the decoder that warns says nothing
     if readable and not structure.cut_segment and not strict_warning(plain + _EOI, structure.components):

@@ -161,3 +161,8 @@ def test_progressive():
 def test_very_many_scans(scans, code):
     found = of(scan_bomb(scans))
     assert code in found and not found.keys() & {imagecodes.CORRUPT_DATA, imagecodes.TRUNCATED}
+
+
+def test_very_many_scans_that_are_cut():
+    found = of(scan_bomb(200)[:-30])
+    assert list(found) == [imagecodes.SCAN_BOMB, imagecodes.TRUNCATED] and "within scan" in found[imagecodes.TRUNCATED]
