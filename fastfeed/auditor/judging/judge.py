@@ -79,14 +79,13 @@ def judge_ledger(ledger: Ledger, remeasure: Remeasure | None, *, noise: Noise = 
 def _tried(
     table: Table, found: list[Suspect], expected: dict[str, Expectation], *, remeasure: Remeasure | None, cuts: Cuts
 ) -> list[Outcome]:
-    """Measures again what can be; an outcome for each suspicion."""
+    """Measures again what can be. Of the rest, a suspicion by a clock that is not sure is none."""
     if remeasure is None:
-        return [unconfirmed(suspect, "samples could not be measured again") for suspect in found]
+        return [unconfirmed(suspect, "samples could not be measured again") for suspect in found if suspect.sure]
     chosen, left = affordable(table, found, cuts)
-    pairs = zip(found, matched(table, found, expected, cuts.controls), strict=True)
-    taken = {suspect.row for suspect in chosen}
-    cases = [Case(suspect, controls) for suspect, controls in pairs if suspect.row in taken]
-    return [*confirmed(cases, Repeats(table, remeasure), cuts), *(unconfirmed(suspect, _TOO_MANY) for suspect in left)]
+    controls = matched(table, chosen, expected, found=found, count=cuts.controls)
+    outcomes = confirmed(list(map(Case, chosen, controls)), Repeats(table, remeasure), cuts)
+    return [*outcomes, *(unconfirmed(suspect, _TOO_MANY) for suspect in left if suspect.sure)]
 
 
 def _findings(table: Table, outcomes: dict[int, Outcome], large: dict[int, Finding]) -> dict[int, list[Finding]]:
