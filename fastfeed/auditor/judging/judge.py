@@ -10,6 +10,7 @@ from fastfeed.auditor.judging.codes import PROVEN_SLOW, STALL_ONCE
 from fastfeed.auditor.judging.confirming import Outcome, confirmed, unconfirmed, worst_each
 from fastfeed.auditor.judging.controls import matched
 from fastfeed.auditor.judging.expectation import Expectation, expectations
+from fastfeed.auditor.judging.formats import slow_formats
 from fastfeed.auditor.judging.groups import grouped
 from fastfeed.auditor.judging.impact import costliest, impact
 from fastfeed.auditor.judging.ledger import Ledger, Table
@@ -63,10 +64,13 @@ def judge_ledger(ledger: Ledger, remeasure: Remeasure | None, *, noise: Noise = 
     outcomes = worst_each(_tried(table, found, expected, remeasure=remeasure, cuts=cuts))
     slow = sorted(row for row, outcome in outcomes.items() if outcome.code in PROVEN_SLOW)
     large = oversized(table, set(slow))
+    formats = slow_formats(table, lines, cuts)
     return Verdict(
         samples=ledger.records,
         timed=table.samples,
-        findings=_findings(table, outcomes, large),
+        findings=_findings(
+            table, {row: told(outcome, table.formats[table.kinds[row]]) for row, outcome in outcomes.items()}, large, formats
+        ),
         slow=impact(table, np.array(slow, np.int64)),
         oversize=impact(table, np.array(sorted(large), np.int64)),
         top=costliest(table),
@@ -88,13 +92,12 @@ def _tried(
     return [*outcomes, *(unconfirmed(suspect, _TOO_MANY) for suspect in left if suspect.sure)]
 
 
-def _findings(table: Table, outcomes: dict[int, Outcome], large: dict[int, Finding]) -> dict[int, list[Finding]]:
+def _findings(table: Table, *kinds: dict[int, Finding]) -> dict[int, list[Finding]]:
     """By index: rows are the judge's own."""
     found: dict[int, list[Finding]] = {}
-    for row, outcome in outcomes.items():
-        found.setdefault(int(table.index[row]), []).append(told(outcome, table.formats[table.kinds[row]]))
-    for row, finding in large.items():
-        found.setdefault(int(table.index[row]), []).append(finding)
+    for kind in kinds:
+        for row, finding in kind.items():
+            found.setdefault(int(table.index[row]), []).append(finding)
     return found
 
 
