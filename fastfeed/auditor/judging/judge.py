@@ -65,12 +65,11 @@ def judge_ledger(ledger: Ledger, remeasure: Remeasure | None, *, noise: Noise = 
     slow = sorted(row for row, outcome in outcomes.items() if outcome.code in PROVEN_SLOW)
     large = oversized(table, set(slow))
     formats = slow_formats(table, lines, cuts)
+    words = {row: told(outcome, table.formats[table.kinds[row]]) for row, outcome in outcomes.items()}
     return Verdict(
         samples=ledger.records,
         timed=table.samples,
-        findings=_findings(
-            table, {row: told(outcome, table.formats[table.kinds[row]]) for row, outcome in outcomes.items()}, large, formats
-        ),
+        findings=_findings(table, words, large, formats),
         slow=impact(table, np.array(slow, np.int64)),
         oversize=impact(table, np.array(sorted(large), np.int64)),
         top=costliest(table),
