@@ -142,11 +142,9 @@ class _Job:
         if self.journal.why_anew is not None:
             self.notes.append(self.journal.why_anew)
         if self.journal.kept:
-            unsure = (
-                ", which may have been of another state of the dataset: that is not known" if self.target.digest is None else ""
-            )
-            kept = format_count(self.journal.kept, "sample")
-            self.notes.append(f"{kept} taken over from an audit that was interrupted{unsure}")
+            unsure = ", whether or not the dataset has changed since" if self.target.digest is None else ""
+            samples = format_count(self.journal.kept, "sample")
+            self.notes.append(f"{samples} taken over from an audit that was interrupted{unsure}")
         for record in self.journal:
             kept = [found for found in record.findings if found.code.name not in LATE]
             if len(kept) < len(record.findings):

@@ -29,13 +29,7 @@ def audit_result(result: "AuditResult", *, skip_list: str | None = None) -> None
         say(f"{text[:1].upper()}{text[1:]}.")
     for found in result.found:
         _found(found)
-    if result.stages:
-        say("")
-        _stages(result)
-    if len(result.costliest) > 1:
-        say(_costliest(result))
-    if result.formats:
-        say("Formats: " + ", ".join(f"{name} {count:,}" for name, count in result.formats.items()))
+    _costs(result)
     for note in result.notes:
         say(f"Note: {printable(note)}")
     if not result.complete:
@@ -72,6 +66,17 @@ def _found(found: "FoundCode") -> None:
     if found.samples > _SHOWN:
         say_indented(f"... and {found.samples - _SHOWN:,} more", _INDENT)
     say_indented(f"What to do: {found.advice}", _INDENT)
+
+
+def _costs(result: "AuditResult") -> None:
+    """What loading takes, and what is loaded."""
+    if result.stages:
+        say("")
+        _stages(result)
+    if len(result.costliest) > 1:
+        say(_costliest(result))
+    if result.formats:
+        say("Formats: " + ", ".join(f"{name} {count:,}" for name, count in result.formats.items()))
 
 
 def _stages(result: "AuditResult") -> None:

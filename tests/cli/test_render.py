@@ -61,7 +61,7 @@ def test_paragraphs_are_wrapped_at_blanks_only(capsys: pytest.CaptureFixture[str
 
 
 def test_a_paragraph_that_stands_further_right(capsys: pytest.CaptureFixture[str]):
-    render.say_indented("word " * 40, "    ")
+    render.say_indented("word " * 30, "    ")
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2 and lines[0].startswith("    word ") and lines[1].startswith("      word ")
 

@@ -196,7 +196,7 @@ INTERLACED = Code(
     "Rewrite it without interlacing if decoding is what training waits for.",
 )  # fmt: skip
 SLOW_FORMAT = Code(
-    "slow-format", _WARNING, "JPEG 2000: 30 to 40 times the time of a JPEG",
+    "jpeg2000", _WARNING, "JPEG 2000: 30 to 40 times the time of a JPEG",
     "Re-encode it if decoding is what training waits for.",
 )  # fmt: skip
 COSTLY_FORMAT = Code(

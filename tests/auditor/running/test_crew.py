@@ -82,9 +82,10 @@ def test_many_bad_ones_in_a_row_are_not_the_machine(tmp_path):
 
 
 def test_when_nothing_can_be_loaded_any_more_it_is_the_machine(tmp_path):
+    gone = str(tmp_path / "gone")
+    body = f"if index == 5:\n    open({gone!r}, 'w').close()\nif os.path.exists({gone!r}):\n    os._exit(3)"
     with pytest.raises(WorkerDied, match="and no other could be loaded"):
-        run(crew_of(program(tmp_path, f"if index == 5:\n    open({str(tmp_path / 'gone')!r}, 'w').close()\n"
-                                      f"if os.path.exists({str(tmp_path / 'gone')!r}):\n    os._exit(3)")), range(40))  # fmt: skip
+        run(crew_of(program(tmp_path, body)), range(40))
 
 
 def test_a_child_that_cannot_start(tmp_path):
