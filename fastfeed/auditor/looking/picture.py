@@ -101,7 +101,7 @@ def _bombs(subject: Subject) -> list[Finding]:
 def _costs(codec: Codec, name: str) -> list[Finding]:
     """Formats that take long to decode."""
     if codec is Codec.JPEG2000:
-        return [Finding(imagecodes.SLOW_FORMAT, "about 300 ms a megapixel; a JPEG takes 7")]
+        return [Finding(imagecodes.HEAVY_FORMAT, "about 300 ms a megapixel; a JPEG takes 7")]
     if codec in {Codec.AVIF, Codec.HEIF} or name == "WEBP lossless":
         return [Finding(imagecodes.COSTLY_FORMAT, f"{name}: 20 to 30 ms a megapixel; a JPEG takes 7")]
     return []
