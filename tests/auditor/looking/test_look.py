@@ -58,7 +58,7 @@ def test_an_image_without_a_name_is_one():
     assert look(encoded(photo()), "caption.txt").format == "JPEG"
 
 
-def test_a_bit_that_no_decoder_misses_changes_the_digest():
+def test_a_flipped_bit_changes_the_digest():
     """Damage of which no decoder and no rule can know: only a checksum of before can tell."""
     data = bytearray(encoded(photo(size=(64, 48))))
     before, at = look(bytes(data), "a.jpg"), len(data) * 3 // 4
