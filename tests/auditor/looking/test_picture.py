@@ -78,7 +78,7 @@ def test_a_format_that_pillow_does_not_read():
     assert imagecodes.UNSUPPORTED in of(bytes(bmp), "a.bmp")
     tiff = bytearray(encoded(photo(mode="L"), "TIFF"))
     at = tiff.index(struct.pack("<HHIH", 258, 3, 1, 8))  # bits a sample, of one channel
-    tiff[at + 8] = 12
+    tiff[at + 8] = 10
     assert imagecodes.UNSUPPORTED in of(bytes(tiff), "a.tif")
 
 
