@@ -77,11 +77,10 @@ def _missing(structure: JpegStructure) -> str:
         return ""  # cut within the header: that is told as such
     if not structure.frame:
         return "there is no frame header (SOF)"
-    if structure.height == 0:
-        late = (
-            ": a marker behind the first scan states it (DNL), which libjpeg does not read" if structure.has_late_height else ""
-        )
-        return f"the frame header states a height of 0{late}"
+    if structure.height == 0 and structure.has_late_height:
+        return "a marker behind the first scan states the height (DNL), which libjpeg does not read"
+    if structure.height == 0 or structure.width == 0:
+        return f"the frame header states {structure.width}x{structure.height} pixels"
     if structure.scans == 0:
         return "" if structure.eoi < 0 else "there is no scan (SOS)"
     return "" if structure.has_quantisation or structure.lossless else "there is no quantisation table (DQT)"
