@@ -40,7 +40,9 @@ def audit_result(result: "AuditResult", *, skip_list: str | None = None) -> None
 def _headline(result: "AuditResult") -> str:
     of = "" if result.audited == result.samples else f"{result.audited:,} samples of "
     counts = [(result.errors, "with an error"), (result.flagged - result.errors, "with a warning")]
-    found = ", ".join(f"{format_count(count, 'sample')} {what}" for count, what in counts if count)
+    told = [f"{format_count(count, 'sample')} {what}" for count, what in counts if count]
+    told += [f"{format_count(result.of_set, 'finding')} about classes or tars"] if result.of_set else []
+    found = ", ".join(told)
     size = f"{format_size(result.size_bytes)} in " if result.size_bytes else ""
     took = f"{size}{format_seconds(result.seconds)}"
     where = "" if result.target in result.what else f" ({printable(result.target)})"

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.result import AuditResult, Costliest, Summary
@@ -59,6 +61,11 @@ def test_a_part(capsys):
     assert "Audited 1 samples of a folder" in text
     assert "with 95 % confidence at most 1.23% of all samples have an error" in text
     assert "Time was up" in text
+
+
+def test_what_is_wrong_with_tars_is_no_samples(capsys):
+    found = replace(result(sample(0)), of_set=2)
+    assert "2.0 s: 2 findings about classes or tars." in shown(capsys, found)
 
 
 def test_the_costliest(capsys):

@@ -161,6 +161,10 @@ def _files(place: str, listing: Listing) -> Target:
     others = Counter(item.kind for item in listing.left_out if item.kind != "special" and not _is_leftover(item))
     if others:
         why.append("not looked at: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(others.items())))
+    tars = sum(map(is_tar_name, listing.names))
+    if tars:
+        such = os.path.join(place, "**", "*.tar")
+        why.append(f"{format_count(tars, 'tar')} taken as any other file: audit {such!r} to look into them")
     if not len(listing):
         msg = "there is no file in this folder" + (", only what is left out" if listing.left_out else "")
         raise NotADataset(msg, path=place, hint="Give a folder with files in it, or in folders below it.")

@@ -72,6 +72,13 @@ def test_tars_are_indexed_elsewhere(tmp_path):
         assert not os.path.exists(index)
 
 
+def test_tars_in_folders_are_files(tmp_path):
+    packed = pack_photos(tmp_path)
+    os.makedirs(tmp_path / "all" / "deep")
+    os.rename(packed / "photos-000000.tar", tmp_path / "all" / "deep" / "a.tar")
+    assert any(f"audit '{tmp_path}/all/**/*.tar' to look into them" in why for why in find_target(tmp_path / "all").why)
+
+
 def test_a_list(tmp_path):
     make_photos(tmp_path / "photos")
     (tmp_path / "list.csv").write_text("image,label\nphotos/cat/000.jpg,1\nphotos/cat/001.jpg,1\nphotos/dog/none.jpg,2\n")
