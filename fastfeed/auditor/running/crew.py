@@ -143,13 +143,15 @@ class Crew:
         Raises:
             WorkerDied: Children die whatever they load.
         """
-        coming = iter(tasks)
+        coming, looked = iter(tasks), time.monotonic()
         while True:
             self._feed(coming)
             if not any(child.tasks for child in self._children) and not self._again:
                 return
             yield from self._hear(_LOOK_SECONDS)
-            yield from self._watch()
+            if time.monotonic() > looked + _LOOK_SECONDS:
+                yield from self._watch()
+                looked = time.monotonic()
 
     def measured(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
         """Times of samples, in this order, without a look at them.
