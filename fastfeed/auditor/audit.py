@@ -66,7 +66,7 @@ def audit(
         WorkerDied: Processes die whatever they load.
     """
     config = audit_config(options)
-    found = find_target(target, progress, hidden=config.hidden)
+    found = find_target(target, progress, hidden=config.hidden, root=config.root)
     for path in (jsonl, skip_list):
         _prove_apart(found, path)
     identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden}
