@@ -36,8 +36,8 @@ def without_kinds(found: list[Suspect], cuts: Cuts) -> tuple[list[Suspect], list
         kind, times = _alike(several, cuts)
         alike.update(kind)
         notes.append(
-            f"{format_count(len(kind), 'sample')} of {group.name} ({len(kind) / len(group.rows):.0%}) take {times:.0f} times as "
-            f"long as the others in {stage}: so many are a kind of their own, or drawn so at random, not called slow"
+            f"{format_count(len(kind), 'sample')} of {group.name} ({len(kind) / len(group.rows):.0%}) take {times:.0f} times "
+            f"as long as the others in {stage}: so many are a kind of their own, or drawn so at random, not called slow"
         )
     return [suspect for suspect in found if suspect not in alike], notes
 
