@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
     from fastfeed.archive.summary import InfoResult, info
+    from fastfeed.auditor.audit import audit
+    from fastfeed.auditor.result import AuditResult
     from fastfeed.errors import (
         DatasetError,
         DecodeError,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AuditResult": "auditor.result",
     "DataLoader": "feed.loader",
     "DatasetError": "errors",
     "DecodeError": "errors",
@@ -50,6 +53,7 @@ _HOMES = {
     "VerifyResult": "packer.verify",
     "Views": "feed.decode.many",
     "WorkerDied": "errors",
+    "audit": "auditor.audit",
     "index_tars": "source.tarindex",
     "info": "archive.summary",
     "install": "feed.standin",
@@ -62,6 +66,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AuditResult",
     "DataLoader",
     "DatasetError",
     "DecodeError",
@@ -80,6 +85,7 @@ __all__ = [
     "Views",
     "WorkerDied",
     "__version__",
+    "audit",
     "index_tars",
     "info",
     "install",

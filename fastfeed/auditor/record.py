@@ -1,11 +1,14 @@
 """What an audit knows about one sample: its names, its size, its times stage by stage, and what was found."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
-from fastfeed.auditor.finding import Finding, Severity, worst
+from fastfeed.auditor.finding import Code, Finding, Severity, worst
 from fastfeed.sample import printable
 
+_NAMES = ("path", "key", "index", "shard", "offset", "label", "split")
+_FACTS = ("size_bytes", "format", "width", "height", "mode", "digest", "peak_bytes")
 STAGES = ("read", "decode", "transform", "load")
 """In this order. A dataset that cannot be taken apart has one stage: load."""
 
@@ -34,6 +37,11 @@ class StageTime:
             "delay_seconds": None if self.delay is None else round(self.delay, 6),
             "blocked_seconds": None if self.blocked is None else round(self.blocked, 6), "major_faults": self.major_faults,
         }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Self:
+        """Back from a report."""
+        return cls(line["wall_seconds"], line["cpu_seconds"], line["delay_seconds"], line["major_faults"])
 
 
 @dataclass(slots=True)
@@ -92,8 +100,22 @@ class SampleRecord:
 
     def as_json(self) -> dict[str, Any]:
         """As a line of the JSONL report holds it: what is unknown is left out."""
-        names = ("path", "key", "index", "shard", "offset", "label", "split")
-        facts = ("size_bytes", "format", "width", "height", "mode", "digest", "peak_bytes")
-        known = {name: getattr(self, name) for name in (*names, *facts) if getattr(self, name) is not None}
+        known = {name: getattr(self, name) for name in (*_NAMES, *_FACTS) if getattr(self, name) is not None}
         times = {name: time.as_json() for name, time in self.times.items()}
         return {**known, "status": self.status, "findings": [one.as_json() for one in self.findings], "times": times}
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any], codes: Mapping[str, Code]) -> Self:
+        """Back from a line of the report.
+
+        Args:
+            line: As as_json() gave it.
+            codes: All that findings may have, by name.
+
+        Raises:
+            KeyError: A code that is not among them.
+        """
+        known = {name: line[name] for name in (*_NAMES, *_FACTS) if name in line}
+        times = {name: StageTime.from_json(time) for name, time in line["times"].items()}
+        findings = [Finding(codes[found["code"]], found["text"]) for found in line["findings"]]
+        return cls(**known, times=times, findings=findings)

@@ -57,6 +57,16 @@ def say(text: str = "") -> None:
         print(line if line.startswith(" ") else _paragraph(line))
 
 
+def say_indented(text: str, indent: str) -> None:
+    """A paragraph to stdout that stands further right."""
+    width, deeper = _WIDTH + len(indent), indent + "  "
+    print(
+        textwrap.fill(
+            text, width, initial_indent=indent, subsequent_indent=deeper, break_long_words=False, break_on_hyphens=False
+        )
+    )
+
+
 def silent(text: str = "") -> None:
     """Nothing."""
 
@@ -98,7 +108,7 @@ def printable_lines(text: str) -> str:
     return printable(" ".join(text.split("\n")))
 
 
-def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
+def table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
     """A table where it fits the width, else a block of lines for each row."""
     from rich import box  # noqa: PLC0415
     from rich.cells import cell_len  # noqa: PLC0415
@@ -148,7 +158,7 @@ def pack_plan(plan: "PackResult") -> None:
         adds = f"{(tar_bytes - d.source_bytes) / d.source_bytes:.1%}" if d.source_bytes else "-"
         sizes = [format_size(d.source_bytes), f"{d.shards:,}", format_size(tar_bytes), adds]
         rows.append([d.name, f"{d.samples:,}", " ".join(d.fields), classes, *sizes])
-    _table(columns, rows)
+    table(columns, rows)
     _left_out(plan.left_out)
     if plan.limited:
         say(f"Note: {format_count(plan.limited, 'file')} beyond --limit {'is' if plan.limited == 1 else 'are'} not packed")
@@ -310,10 +320,10 @@ def _dataset_info(d: "DatasetInfo") -> None:
                 *([f"{f.row_indexed:,}"] if indexed else []),
             ]
         )
-    _table(columns, rows)
+    table(columns, rows)
     if d.classes is not None:
         shown = d.classes if len(d.classes) <= 2 * _SHOWN else (*d.classes[:_SHOWN], *d.classes[-_SHOWN:])
-        _table(
+        table(
             [("class", "right"), ("name", "left"), ("samples", "right")],
             [[str(c.number), c.name, f"{c.samples:,}"] for c in shown],
         )

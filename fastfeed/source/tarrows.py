@@ -4,7 +4,8 @@ import os
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -68,6 +69,30 @@ def form_of(head: bytes, path: str) -> int:
     return PLAIN
 
 
+@contextmanager
+def open_tar(path: str) -> Iterator[Blocks]:
+    """The bytes of a tar, whatever it is stored as.
+
+    Raises:
+        SourceUnreadable: It cannot be opened, or is compressed in another way than gzip and Zstandard.
+    """
+    descriptor = _opened(path)
+    try:
+        form = form_of(os.pread(descriptor, 8, 0), path)
+        unpacked = {GZIP: gzip_stream.chunks, ZSTD: zstd_stream.chunks}
+        yield PlainBlocks(descriptor) if form == PLAIN else StreamedBlocks(unpacked[form](descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def _opened(path: str) -> int:
+    try:
+        return open_regular(path)
+    except OSError as error:
+        msg = f"a tar cannot be opened: {error.strerror}"
+        raise SourceUnreadable(msg, path=path) from error
+
+
 class TarWalk:
     """Walks one tar; may be asked from another thread how far it is.
 
@@ -94,11 +119,7 @@ class TarWalk:
             SourceUnreadable: It cannot be opened, or is compressed in another way than gzip and Zstandard.
             SourceChanged: Somebody writes it.
         """
-        try:
-            descriptor = open_regular(self._path)
-        except OSError as error:
-            msg = f"a tar cannot be opened: {error.strerror}"
-            raise SourceUnreadable(msg, path=self._path) from error
+        descriptor = _opened(self._path)
         try:
             before = os.fstat(descriptor)
             form = form_of(os.pread(descriptor, 8, 0), self._path)

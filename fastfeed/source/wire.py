@@ -4,6 +4,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
+from fastfeed import errors
+
+_FACTS = ("message", "path", "sample", "expected", "got", "hint")
+
 
 class Message(NamedTuple):
     """An order, or an event."""
@@ -70,3 +74,19 @@ class Unread:
             head, self._head, self._data = self._head, None, self._data[at:]
             del head["columns"]
             yield Message(head, columns)
+
+
+def error_head(error: errors.FastfeedError) -> dict[str, object]:
+    """An error as part of a message."""
+    facts = {name: getattr(error, name) for name in _FACTS}
+    return {
+        "error": type(error).__name__,
+        "facts": {name: value if isinstance(value, int | None) else str(value) for name, value in facts.items()},
+    }
+
+
+def error_of(head: Mapping[str, Any]) -> errors.FastfeedError:
+    """The error that a message tells of."""
+    facts = dict(head["facts"])
+    kind: type[errors.FastfeedError] = getattr(errors, head["error"])
+    return kind(facts.pop("message"), **{name: value for name, value in facts.items() if value is not None})

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from fastfeed.auditor.finding import Code, Finding, Severity
 from fastfeed.auditor.record import SampleRecord, StageTime
 
@@ -44,3 +46,12 @@ def test_as_json_leaves_out_what_is_unknown():
             },
         },
     }  # fmt: skip
+
+
+def test_it_comes_back_from_a_report():
+    record = SampleRecord(3, path="a\udcff.jpg", width=2, times={"read": StageTime(0.25, 0.125, None, 2)})
+    record.findings.append(Finding(SLOW, "30 times"))
+    line = json.loads(json.dumps(record.as_json()))
+    assert SampleRecord.from_json(line, {"slow": SLOW}) == record
+    with pytest.raises(KeyError, match="slow"):
+        SampleRecord.from_json(line, {})

@@ -16,6 +16,7 @@ from helpers import ROOT, files_below, flip_bit, make_photos, pack_photos, packe
 from packing import children_of, is_running, wait_for
 
 import fastfeed
+from fastfeed.cli import audit
 from fastfeed.cli.main import cli
 from fastfeed.errors import FastfeedError
 
@@ -25,7 +26,7 @@ def test_help_lists_the_commands_and_the_exit_codes():
     text = done("--help")
     for name in cli.commands:
         assert re.search(rf"^  {name} +\S", text, re.MULTILINE), name
-    assert set(cli.commands) == {"demo", "index", "info", "pack", "unpack", "verify"}
+    assert set(cli.commands) == {"audit", "demo", "index", "info", "pack", "unpack", "verify"}
     assert done("-h") == text
 
 
@@ -35,7 +36,7 @@ def _codes_of_the_tree(kind: type[FastfeedError] = FastfeedError) -> set[int]:
 
 def test_every_exit_code_is_documented():
     stated = {int(code) for code in re.findall(r"\b\d+\b", done("--help").partition("Exit codes:")[2])}
-    assert _codes_of_the_tree() | {0, 130, 141, 143} == stated
+    assert _codes_of_the_tree() | {0, audit.FOUND, 130, 141, 143} == stated
 
 
 @pytest.mark.parametrize("name", ["demo", "index", "info", "pack", "unpack", "verify"])

@@ -9,7 +9,7 @@ from tarring import gzipped, offsets, pairs, tar_of, write_tar, zstandarded
 from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.tars import GZIP, MAX_FINDINGS, NO_LABEL, PLAIN, ZSTD, TarFile, TarsData, TarSet
 from fastfeed.errors import SourceAmbiguous, SourceChanged, SourceUnreadable
-from fastfeed.source.tarrows import Indexed, Older, TarWalk, form_of, put_together
+from fastfeed.source.tarrows import Indexed, Older, TarWalk, form_of, open_tar, put_together
 from fastfeed.source.tarwalk import Finding
 from fastfeed.source.wds import TarRows
 
@@ -35,6 +35,8 @@ def test_a_tar_of_any_form_has_the_same_rows(tmp_path: Path, form: int, raw: byt
     facts = path.stat()
     assert item.entry == TarFile("a.whatever", facts.st_size, facts.st_mtime_ns, form, len(tar_of(pairs(9))), 9, 0)
     assert len(item.frames) == (-(-len(tar_of(pairs(9))) // 3000) if form == ZSTD else 0)
+    with open_tar(str(path)) as blocks:
+        assert blocks.read(0, 1 << 20) == tar_of(pairs(9))
 
 
 OTHERS = [

@@ -1,8 +1,11 @@
 import io
+import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastfeed.errors import SourceUnreadable
+from fastfeed.source import wire
 from fastfeed.source.wire import Message, Unread, encode, read
 
 texts = st.text(st.sampled_from('a\n\0é\udcff"\\'), max_size=5)
@@ -37,3 +40,11 @@ def test_a_pipe_that_ends_within_a_message_gives_those_before_it(sent, data):
         got.append(message)
     whole = sum(len(b"".join(raw[: count + 1])) <= end for count in range(len(raw)))
     assert got == sent[:whole]
+
+
+def test_an_error_passes_the_pipe():
+    error = SourceUnreadable("it is gone", path="/x", sample=3, expected=7, got=b"a", hint="Look.")
+    found = wire.error_of(json.loads(json.dumps(wire.error_head(error))))
+    assert type(found) is SourceUnreadable
+    assert (found.message, found.path, found.sample, found.hint) == ("it is gone", "/x", 3, "Look.")
+    assert (found.expected, found.got) == (7, "b'a'")

@@ -13,6 +13,8 @@ from fastfeed.errors import UsageError
 _NAMED = re.compile(r"(?:[^:]+\.py|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _PREFIX = "fastfeed_source_"
 """Before the name of a module that is loaded from a file, so that no other is called so."""
+MAX_WHY = 500
+"""Characters of a reason that are kept."""
 _HINT = "A Python object is package.module:name or path/file.py:name."
 
 
@@ -52,6 +54,15 @@ def load_object(text: str) -> Any:  # noqa: ANN401 - whatever is there
 def type_name(thing: object) -> str:
     """How messages call the type of an object."""
     return f"{type(thing).__module__.removeprefix(_PREFIX)}.{type(thing).__qualname__}"
+
+
+def told_error(error: BaseException) -> str:
+    """An exception in one line, with the place where it was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})" if trace is not None else ""
+    return f"{type(error).__name__}: {error}"[:MAX_WHY] + where
 
 
 def _module(home: str) -> ModuleType:

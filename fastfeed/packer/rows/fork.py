@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 
 from fastfeed import errors
 from fastfeed.packer.rows.source import Reading
+from fastfeed.source import wire
 
 _PR_SET_PDEATHSIG = 1
 _HELD = (signal.SIGINT, signal.SIGTERM)
-_FACTS = ("message", "path", "sample", "expected", "got", "hint")
 
 
 def start(life: Callable[[], object], words: int, foreign: Sequence[int] = ()) -> int:
@@ -119,9 +119,7 @@ def ask(work: Callable[[], Any], reading: Reading) -> Any:  # noqa: ANN401 - wha
         try:
             found = {"found": work()}
         except errors.FastfeedError as error:
-            facts = {name: getattr(error, name) for name in _FACTS}
-            texts = {name: value if isinstance(value, int | None) else str(value) for name, value in facts.items()}
-            found = {"error": type(error).__name__, "facts": texts}
+            found = wire.error_head(error)
         with os.fdopen(send, "wb") as file:
             file.write(json.dumps(found).encode() + b"\n")
 
@@ -137,9 +135,7 @@ def ask(work: Callable[[], Any], reading: Reading) -> Any:  # noqa: ANN401 - wha
         raise _died(os.waitstatus_to_exitcode(status), reading)
     answer = json.loads(line)
     if "error" in answer:
-        facts = answer["facts"]
-        kind = getattr(errors, answer["error"])
-        raise kind(facts.pop("message"), **{name: value for name, value in facts.items() if value is not None})
+        raise wire.error_of(answer)
     return answer["found"]
 
 

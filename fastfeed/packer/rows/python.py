@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import operator
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.config import RowConfig
 from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
 from fastfeed.packer.rows import huggingface
-from fastfeed.packer.rows.byname import type_name
+from fastfeed.packer.rows.byname import MAX_WHY, told_error, type_name
 from fastfeed.packer.rows.fork import ask
 from fastfeed.packer.rows.kinds import is_index
 from fastfeed.packer.rows.labels import LabelReader, keep_unlabelled, to_row
@@ -23,7 +22,6 @@ _FETCH = 64
 """Rows asked for at once where the dataset has __getitems__, at most."""
 _FETCH_BYTES = 16 << 20
 """So much they shall hold together."""
-_MAX_WHY = 500
 _DEEP = 4
 _PAIR = 2
 
@@ -124,7 +122,7 @@ class PythonRows:
         try:
             return len(self.dataset)
         except (Exception, SystemExit) as error:
-            msg = f"the dataset does not say how many samples it has ({_told(error)})"
+            msg = f"the dataset does not say how many samples it has ({told_error(error)})"
             hint = "Let __len__ give a whole number from 0 on, or give an iterable of samples: iter(dataset)."
             raise SourceUnreadable(msg, expected="a whole number", got=self.what, hint=hint) from error
 
@@ -173,7 +171,7 @@ class PythonRows:
         except FastfeedError:
             raise
         except (Exception, SystemExit) as error:
-            msg = f"{self._name(number)} cannot be read ({_told(error)})"
+            msg = f"{self._name(number)} cannot be read ({told_error(error)})"
             hint = "It was one of those looked at before the plan. Mend the dataset, or give one without it (a Subset)."
             raise SourceUnreadable(msg, sample=number, hint=hint) from error
 
@@ -223,14 +221,14 @@ class PythonRows:
         try:
             item = self.dataset[number]
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any fault of a sample is its own, and is reported with its number
-            return RowFailed(number, self._name(number), "unreadable", _told(error))
+            return RowFailed(number, self._name(number), "unreadable", told_error(error))
         return self._row(number, item)
 
     def _row(self, number: int, item: Any) -> Row | RowFailed:  # noqa: ANN401 - whatever a dataset gives
         try:
             return to_row(self.names.encode_row(as_dict(item, named=self.classes is not None)), self.labels)
         except FastfeedError as error:
-            return RowFailed(number, self._name(number), "unreadable", str(error)[:_MAX_WHY])
+            return RowFailed(number, self._name(number), "unreadable", str(error)[:MAX_WHY])
 
     def _note(self, numbers: Sequence[int]) -> None:
         if self.reading is not None:
@@ -239,15 +237,6 @@ class PythonRows:
     def spec(self) -> None:
         """None: a live object."""
         return
-
-
-def _told(error: BaseException) -> str:
-    """An exception in one line, with the place where it was raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    where = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})" if trace is not None else ""
-    return f"{type(error).__name__}: {error}"[:_MAX_WHY] + where
 
 
 def about_bytes(value: Any, depth: int = 0) -> int:  # noqa: ANN401 - any value

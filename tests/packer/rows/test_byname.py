@@ -1,10 +1,11 @@
+import re
 import sys
 import textwrap
 
 import pytest
 
 from fastfeed.errors import UsageError
-from fastfeed.packer.rows.byname import is_named, load_object
+from fastfeed.packer.rows.byname import MAX_WHY, is_named, load_object, told_error
 
 
 @pytest.mark.parametrize(
@@ -103,3 +104,12 @@ def test_code_that_ends_the_program_is_named(tmp_path):
         load_object(f"{tmp_path}/ends.py:data")
     with pytest.raises(UsageError, match=r"called without arguments .*fails \(SystemExit: enough\)"):
         load_object(f"{tmp_path}/called.py:make")
+
+
+def test_an_error_is_told_with_its_place():
+    with pytest.raises(UsageError, match="has nothing") as caught:
+        load_object("json:none")
+    told = told_error(caught.value)
+    assert told.startswith("UsageError: json has nothing that is called none") and told.endswith(")")
+    assert re.search(r" \(byname\.py:\d+\)$", told)
+    assert told_error(ValueError("x" * 1000)) == "ValueError: " + "x" * (MAX_WHY - len("ValueError: "))

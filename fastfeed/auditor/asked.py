@@ -1,0 +1,76 @@
+"""What decides how an audit is done."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TypedDict
+
+from fastfeed.errors import UsageError
+from fastfeed.units import parse_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditConfig:
+    """What decides how an audit is done."""
+
+    workers: int | None = None
+    """Processes; by default the usable processors."""
+    sample: int | None = None
+    """Only so many samples, drawn at random."""
+    max_minutes: float | None = None
+    """Begin no sample after this time; they are then taken in random order."""
+    fast: bool = False
+    """Without the looks that cost as much as decoding."""
+    kill_after: float | None = None
+    """Seconds after which a sample is ended. Without it: ten minutes, or 1,000 times what 99 of 100 samples take."""
+    memory_limit: int | str | None = None
+    """What loading one sample may take; by default four fifths of the memory that is left, shared by the workers."""
+    hidden: bool = False
+    """Of a folder: look also at what begins with a dot."""
+    root: str | os.PathLike[str] | None = None
+    """Of a list: the folder that paths are relative to; else its own."""
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "sample"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                msg = f"{name} is a whole number from 1"
+                raise UsageError(msg, got=repr(value))
+        for name in ("max_minutes", "kill_after"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int | float) or not value > 0):
+                msg = f"{name} is a number above 0"
+                raise UsageError(msg, got=repr(value))
+        if isinstance(self.memory_limit, str):
+            try:
+                object.__setattr__(self, "memory_limit", parse_size(self.memory_limit))
+            except ValueError as error:
+                msg = f"memory_limit: {error}"
+                raise UsageError(msg) from error
+
+
+class AuditOptions(TypedDict, total=False):
+    """AuditConfig's fields as keyword arguments."""
+
+    workers: int | None
+    sample: int | None
+    max_minutes: float | None
+    fast: bool
+    kill_after: float | None
+    memory_limit: int | str | None
+    hidden: bool
+    root: str | os.PathLike[str] | None
+
+
+def audit_config(options: Mapping[str, object]) -> AuditConfig:
+    """An AuditConfig from keyword arguments.
+
+    Raises:
+        UsageError: An option that there is not, or a value that does not fit.
+    """
+    names = [entry.name for entry in fields(AuditConfig)]
+    unknown = sorted(set(options) - set(names))
+    if unknown:
+        msg = f"audit has no option {', '.join(unknown)}"
+        raise UsageError(msg, expected=f"among {', '.join(names)}", got=", ".join(unknown))
+    return AuditConfig(**options)  # type: ignore[arg-type]

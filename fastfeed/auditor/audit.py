@@ -1,0 +1,279 @@
+"""An audit from end to end: find what it is, load every sample in children, and say what was found."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Unpack
+
+from fastfeed.auditor.asked import AuditConfig, AuditOptions, audit_config
+from fastfeed.auditor.finding import Finding, Severity
+from fastfeed.auditor.judging.judge import judge_ledger
+from fastfeed.auditor.judging.ledger import Ledger
+from fastfeed.auditor.judging.noise import Beat, Noise
+from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.result import AuditResult, Costliest, Summary
+from fastfeed.auditor.running.catalogue import LATE
+from fastfeed.auditor.running.crew import Crew, Task
+from fastfeed.auditor.running.journal import Journal
+from fastfeed.auditor.running.limits import Limits
+from fastfeed.auditor.running.process import starter
+from fastfeed.auditor.running.sampling import at_most, positions
+from fastfeed.auditor.running.subject import How
+from fastfeed.auditor.running.targets import FOLDER, Target, find_target
+from fastfeed.auditor.together import Together, of_tars
+from fastfeed.disk import disk_error
+from fastfeed.errors import UsageError
+from fastfeed.machine import memory, processors
+from fastfeed.sample import SkipEntry, SkipList
+from fastfeed.trace import QUIET, Progress
+from fastfeed.units import format_count
+
+if TYPE_CHECKING:
+    from fastfeed.auditor.judging.verdict import Verdict
+
+_MEMORY_SHARE = 0.8
+_SEED = 0
+"""Of the random order: the same for all, so that a continued audit goes on with the same samples."""
+
+
+def audit(
+    target: Any,  # noqa: ANN401 - a path or a dataset
+    *,
+    jsonl: str | os.PathLike[str] | None = None,
+    skip_list: str | os.PathLike[str] | None = None,
+    progress: Progress = QUIET,
+    **options: Unpack[AuditOptions],
+) -> AuditResult:
+    """Load every sample, each under clocks and in a process that it may hang or kill, and say what is wrong with which.
+
+    Nothing is written to what is audited.
+
+    Args:
+        target: A folder of files; what pack wrote; tars ("laion/*.tar"); a list of files (.csv, .tsv, .jsonl, .parquet);
+            "module:name" or "file.py:name" of a Python dataset, or of a function without arguments that gives one; or such
+            a dataset: anything with __len__ and __getitem__, or an iterable. Its transforms are run.
+        jsonl: A file that gets a record of each sample. An audit that was interrupted is continued by the same call.
+        skip_list: A file that gets the samples that are errors, for pack --exclude and DataLoader(skip=).
+        progress: Hears how far it is.
+        **options: AuditConfig's fields.
+
+    Raises:
+        UsageError: An option that does not fit, or no dataset.
+        NotADataset: Nothing that can be audited is there.
+        SourceError: It cannot be listed.
+        DatasetError: What pack wrote has lost its manifest or index.
+        DestinationError: The report cannot be written.
+        WorkerDied: Processes die whatever they load.
+    """
+    config = audit_config(options)
+    found = find_target(target, progress, hidden=config.hidden, root=config.root)
+    for path in (jsonl, skip_list):
+        _prove_apart(found, path)
+    identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden}
+    with Journal(None if jsonl is None else os.fsdecode(jsonl), identity) as journal:
+        job = _Job(found, config, journal, progress)
+        job.run()
+        if skip_list is not None:
+            job.notes += _write_skip_list(os.fsdecode(skip_list), found, journal)
+        result = job.result()
+        if job.complete:
+            journal.publish()
+    return result
+
+
+def _prove_apart(target: Target, path: str | os.PathLike[str] | None) -> None:
+    """Whether a file that is written lies outside of what is audited.
+
+    Raises:
+        UsageError: It lies inside.
+    """
+    if path is None or not os.path.isdir(target.name):
+        return
+    root, place = os.path.realpath(target.name), os.path.realpath(os.fsdecode(path))
+    if os.path.commonpath([root, place]) == root:
+        msg = "this file lies in what is audited, to which nothing is written"
+        raise UsageError(msg, path=place, hint="Name a file elsewhere.")
+
+
+class _Job:
+    """One audit."""
+
+    def __init__(self, target: Target, config: AuditConfig, journal: Journal, progress: Progress) -> None:
+        self.target, self.config, self.journal, self.progress = target, config, journal, progress
+        self.began = time.monotonic()
+        self.workers, why = _workers(config)
+        self.limits = Limits(config.kill_after, _memory_bytes(config, self.workers))
+        self.notes = [why, *target.why]
+        self.count: int | None = None
+        self.complete = True
+        """Whether every sample that was to be audited was."""
+        self._start = starter(target.spec, target.live)
+        self._times = Ledger()
+        self._together = Together(names=target.kind == FOLDER)
+        self._of_set: list[tuple[str, Finding]] = []
+        self._beats: list[Beat] = []
+        self._verdict: Verdict | None = None
+
+    def run(self) -> None:
+        """Load what is still to be loaded, then measure again what seems slow."""
+        self._take_over()
+        with self._crew() as crew:
+            self.count = crew.prepare()
+            stream = self.count is None
+            if stream:
+                self.notes.append("a stream is read by one process, from its beginning")
+            self._load(crew)
+        if crew.ended_at is not None:
+            self.count = crew.ended_at
+        if crew.cut_short is not None:
+            self.notes.append(crew.cut_short)
+        self._beats = crew.beats
+        self._judge(stream=stream)
+        self._compare()
+        for number, record in enumerate(self.target.before):
+            record.index = (self.count or 0) + number
+            self.journal.add(record)
+
+    def _crew(self) -> Crew:
+        return Crew(self._start, self.target.spec, count=self.workers, limits=self.limits)
+
+    def _take_over(self) -> None:
+        """What an audit that was interrupted has left; what depends on all samples is found anew."""
+        self.notes += self.journal.notes
+        if self.journal.kept:
+            unsure = ", whether or not the dataset has changed since" if self.target.digest is None else ""
+            samples = format_count(self.journal.kept, "sample")
+            self.notes.append(f"{samples} taken over from an audit that was interrupted{unsure}")
+        for record in self.journal:
+            kept = [found for found in record.findings if found.code.name not in LATE]
+            if len(kept) < len(record.findings):
+                record.findings = kept
+                self.journal.add(record)
+            self._hear(record)
+
+    def _hear(self, record: SampleRecord) -> None:
+        self._times.add(record)
+        self._together.add(record)
+
+    def _judge(self, *, stream: bool) -> None:
+        """Find what is slow. It is measured again in processes that have not loaded it before."""
+        with self._crew() as crew:
+            remeasure = None if stream else crew.measured
+            self._verdict = judge_ledger(self._times, remeasure, noise=Noise(self._beats))
+        self._note((index, found) for index, findings in self._verdict.findings.items() for found in findings)
+        self.notes += self._verdict.notes
+
+    def _compare(self) -> None:
+        """Find what samples show together."""
+        self._note(self._together.found(lambda index: self.journal.get(index).name))
+        self._of_set += self._together.of_set(self.target.class_folders)
+        if self.target.tars is not None and not self.config.fast:
+            self._of_set += of_tars(self.target.tars.paths())
+
+    def _note(self, found: Iterable[tuple[int, Finding]]) -> None:
+        """Add findings to records."""
+        together: dict[int, list[Finding]] = {}
+        for index, finding in found:
+            together.setdefault(index, []).append(finding)
+        for index, findings in together.items():
+            record = self.journal.get(index)
+            record.findings += findings
+            self.journal.add(record)
+
+    def _load(self, crew: Crew) -> None:
+        wanted = self.config.sample if self.count is None else min(self.count, self.config.sample or self.count)
+        self.progress.start("audit", None if wanted is None else max(0, wanted - self.journal.kept), None)
+        for record in crew.run(self._tasks()):
+            self.journal.add(record)
+            self._hear(record)
+            self.progress.advance(1, record.size_bytes or 0)
+        self.progress.finish()
+
+    def _tasks(self) -> Iterator[Task]:
+        minutes = self.config.max_minutes
+        deadline = None if minutes is None else self.began + 60 * minutes
+        how = How(full=not self.config.fast)
+        for index in self._order():
+            if index in self.journal:
+                continue
+            if deadline is not None and time.monotonic() > deadline:
+                self.complete = False
+                return
+            yield Task(index, how)
+
+    def _order(self) -> Iterator[int]:
+        if self.count is None:
+            yield from range(self.config.sample) if self.config.sample is not None else _numbers()
+            return
+        shuffled = self.config.max_minutes is not None
+        yield from positions(self.count, sample=self.config.sample, shuffled=shuffled, seed=_SEED)
+
+    def result(self) -> AuditResult:
+        """What was found."""
+        summary, bad = Summary(), 0
+        for name, finding in self._of_set:
+            summary.add_of_set(name, finding)
+        for record in self.journal:
+            summary.add(record)
+            bad += record.index < (self.count or 0) and record.severity is Severity.ERROR
+        others = len(self.target.before)
+        audited = summary.records - others
+        part = self.count is not None and 0 < audited < self.count
+        return AuditResult(
+            target=self.target.name, what=self.target.what, kind=self.target.kind, samples=self.count or 0,
+            notes=tuple(self.notes), workers=self.workers, fast=self.config.fast, complete=self.complete,
+            report=self.journal.report if self.complete else None, seconds=time.monotonic() - self.began, **self._judged(),
+            **summary.facts(others=others, at_most=at_most(bad, audited) if part else None),
+        )  # fmt: skip
+
+    def _judged(self) -> dict[str, Any]:
+        """The fields of AuditResult that are about times."""
+        verdict = self._verdict
+        assert verdict is not None
+        costliest = [Costliest(self.journal.get(one.index).name, one.seconds, one.part, one.cumulative) for one in verdict.top]
+        return {"costs": tuple(verdict.sentences()), "costliest": tuple(costliest), "judged": verdict.as_json()}
+
+
+def _numbers() -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+def _workers(config: AuditConfig) -> tuple[int, str]:
+    if config.workers is not None:
+        return config.workers, f"{format_count(config.workers, 'process', 'processes')}: as asked for"
+    found = processors()
+    return found.count, f"{format_count(found.count, 'process', 'processes')}: {found.why}"
+
+
+def _memory_bytes(config: AuditConfig, workers: int) -> int | None:
+    if config.memory_limit is not None:
+        return int(config.memory_limit)
+    free = memory().free_bytes
+    return int(free * _MEMORY_SHARE / workers) if free else None
+
+
+def _write_skip_list(path: str, target: Target, journal: Journal) -> list[str]:
+    """The samples that are errors; and how many of them have no name by which a skip list could name them.
+
+    Raises:
+        DestinationError: It cannot be written.
+    """
+    entries = [_entry(record, target) for record in journal if record.severity is Severity.ERROR]
+    named = [entry for entry in entries if entry.source or entry.key or entry.dataset_digest]
+    try:
+        SkipList.write(path, named)
+    except OSError as error:
+        raise disk_error(f"{path}: {error.strerror}", error.errno, os.path.dirname(os.path.abspath(path))) from error
+    missing = len(entries) - len(named)
+    what = (
+        f"{format_count(missing, 'error')} {'is' if missing == 1 else 'are'} not in the skip list: these samples have no names"
+    )
+    return [what] if missing else []
+
+
+def _entry(record: SampleRecord, target: Target) -> SkipEntry:
+    kind = next(found.code.name for found in record.findings if found.code.severity is Severity.ERROR)
+    return SkipEntry(record.path, record.key, record.index, target.digest, kind)

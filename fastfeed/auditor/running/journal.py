@@ -1,0 +1,182 @@
+"""The records of an audit in a file that grows, so that memory holds none of them and a killed audit can be continued.
+
+The first line says what is audited; each other one is a record, in the order in which they were made. In the end they are
+written to the report in the order of the samples. Where no report is asked for, the file has no name.
+"""
+
+import fcntl
+import json
+import os
+import tempfile
+from array import array
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.running.catalogue import CODES
+from fastfeed.disk import disk_error, publish, remove
+from fastfeed.errors import DestinationBusy, DestinationOccupied
+
+SUFFIX = ".partial"
+_NONE = -1
+
+
+class Journal:
+    """Where the records are.
+
+    Args:
+        report: The file that they are written to in the end; None for none.
+        identity: What is audited and how: another identity is another audit.
+
+    Raises:
+        DestinationBusy: Another audit is writing there.
+        DestinationOccupied: What lies there is none of an audit.
+        DestinationError: It cannot be written.
+    """
+
+    def __init__(self, report: str | None, identity: Mapping[str, object]) -> None:
+        self.report = None if report is None else os.path.abspath(report)
+        self._starts = array("q")
+        """Where the record of a sample begins; _NONE where there is none."""
+        self._count = 0
+        self.notes: list[str] = []
+        """Why what an earlier audit left here could not be continued; that there is no lock."""
+        try:
+            self._file = self._open(json.loads(json.dumps(identity)))
+        except OSError as error:
+            raise disk_error(f"{error.filename or report}: {error.strerror}", error.errno, self._folder()) from error
+        self.kept = self._count
+        """Records of an earlier audit that was interrupted."""
+
+    def _folder(self) -> str:
+        return os.path.dirname(self.report) if self.report is not None else tempfile.gettempdir()
+
+    def _open(self, identity: object) -> BinaryIO:
+        head = json.dumps({"audit": identity}).encode() + b"\n"
+        if self.report is None:
+            file: BinaryIO = tempfile.TemporaryFile(prefix="fastfeed-audit-")  # noqa: SIM115 - close() closes it
+            file.write(head)
+            return file
+        descriptor = os.open(self.report + SUFFIX, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.fdopen(descriptor, "r+b")
+        try:
+            self.notes += _lock(descriptor, self.report)
+            self._continue(file, identity, head)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _continue(self, file: BinaryIO, identity: object, head: bytes) -> None:
+        """Take over what an audit of the same has left; a line that is torn is cut off."""
+        first = file.readline()
+        if first and first != head:
+            before = _head(first, str(self.report))
+            self.notes.append(_difference(before, identity))
+        if first != head:
+            file.seek(0)
+            file.truncate()
+            file.write(head)
+            file.flush()
+            return
+        at = len(head)
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            self._put(json.loads(line)["index"], at)
+            at += len(line)
+        file.seek(at)
+        file.truncate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+    # ------------------------------------------------------------------------------------------------ records
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, index: int) -> bool:
+        return index < len(self._starts) and self._starts[index] != _NONE
+
+    def add(self, record: SampleRecord) -> None:
+        """Note a record; it replaces an earlier one of the same sample.
+
+        Raises:
+            DestinationError: The disk is full.
+        """
+        try:
+            at = self._file.seek(0, os.SEEK_END)
+            self._file.write(json.dumps(record.as_json()).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise disk_error(f"the report: {error.strerror}", error.errno, self._folder()) from error
+        self._put(record.index, at)
+
+    def _put(self, index: int, at: int) -> None:
+        missing = index + 1 - len(self._starts)
+        if missing > 0:
+            self._starts.extend([_NONE] * max(missing, len(self._starts) // 8))
+        self._count += self._starts[index] == _NONE
+        self._starts[index] = at
+
+    def get(self, index: int) -> SampleRecord:
+        """The record of a sample that has one."""
+        self._file.seek(self._starts[index])
+        return SampleRecord.from_json(json.loads(self._file.readline()), CODES)
+
+    def __iter__(self) -> Iterator[SampleRecord]:
+        """All records, by position."""
+        for index, at in enumerate(self._starts):
+            if at != _NONE:
+                yield self.get(index)
+
+    def publish(self) -> None:
+        """Write the report, whole or not at all, and forget the rest.
+
+        Raises:
+            DestinationError: It cannot be written.
+        """
+        if self.report is None:
+            return
+        try:
+            publish(f"{self.report}.part", self.report, self._write)
+            remove(self.report + SUFFIX)
+        except OSError as error:
+            raise disk_error(f"{self.report}: {error.strerror}", error.errno, self._folder()) from error
+
+    def _write(self, target: BinaryIO) -> None:
+        for at in self._starts:
+            if at != _NONE:
+                self._file.seek(at)
+                target.write(self._file.readline())
+
+
+def _lock(descriptor: int, report: str) -> list[str]:
+    """Let no other audit write the same; gives what to say where the file system knows no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        msg = "another audit is writing this report"
+        raise DestinationBusy(msg, path=report, hint="Wait until it is done, or name another file.") from None
+    except OSError as error:
+        return [f"the report's file system gives no lock ({error.strerror}): make sure that no other audit writes it"]
+    return []
+
+
+def _head(line: bytes, report: str) -> Any:  # noqa: ANN401 - JSON
+    try:
+        return json.loads(line)["audit"]
+    except (ValueError, KeyError, TypeError):
+        msg = "a file that no audit wrote lies where this one would keep its records"
+        raise DestinationOccupied(msg, path=report + SUFFIX, hint="Move it away, or name another report.") from None
+
+
+def _difference(before: Any, now: Any) -> str:  # noqa: ANN401 - JSON
+    """Why an audit is not the continuation of another."""
+    differing = [name for name in now if before.get(name) != now[name]] if isinstance(before, dict) else ["format"]
+    what = "what is audited has changed since" if differing == ["digest"] else f"it had another {', '.join(differing)}"
+    return f"an interrupted audit that lay here was not continued: {what}"

@@ -1,0 +1,61 @@
+"""How long a sample may take before it is spoken of, before it is ended, and how much memory it may take."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+_TIMES_SLOWEST = 100
+"""A sample that takes so many times what 99 of 100 take is spoken of."""
+_LEAST_END_SECONDS = 600.0
+_TIMES_END = 1000
+_STEPS = 4
+"""Bins a doubling: a percentile is known to 19 %."""
+_FLOOR_SECONDS = 1e-6
+_ENOUGH = 20
+
+
+class Spread:
+    """The percentiles of times, in constant memory."""
+
+    def __init__(self) -> None:
+        self._bins: Counter[int] = Counter()
+        self._count = 0
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self._bins[math.ceil(math.log2(max(seconds, _FLOOR_SECONDS)) * _STEPS)] += 1
+        self._count += 1
+
+    def percentile(self, share: float) -> float | None:
+        """The time below which a share of them lies; None while there are few."""
+        if self._count < _ENOUGH:
+            return None
+        rest = share * self._count
+        for place in sorted(self._bins):
+            rest -= self._bins[place]
+            if rest <= 0:
+                break
+        return float(2 ** (place / _STEPS))
+
+
+@dataclass(slots=True)
+class Limits:
+    """What one sample may take. Times that are not given follow from the samples before it."""
+
+    kill_seconds: float | None = None
+    """After this time its process is killed; None: after ten minutes, or 1,000 times what 99 of 100 samples take."""
+    memory_bytes: int | None = None
+    """More than this, beyond what the process has at its start, cannot be allocated."""
+    least_seconds: float = 10.0
+    """A sample that takes less is never spoken of."""
+
+    def speak_after(self, spread: Spread) -> float:
+        """Seconds after which a sample is named, with the stack at which it stands; it is left to go on."""
+        usual = spread.percentile(0.99)
+        return max(self.least_seconds, _TIMES_SLOWEST * (usual or 0.0))
+
+    def end_after(self, spread: Spread) -> float:
+        """Seconds after which it is ended."""
+        if self.kill_seconds is not None:
+            return self.kill_seconds
+        return max(_LEAST_END_SECONDS, _TIMES_END * (spread.percentile(0.99) or 0.0))

@@ -1,0 +1,248 @@
+"""What is audited: told apart by its path, listed once here, and described so that children open the same."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import weakref
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastfeed.archive.dataset import Archive, datasets_in
+from fastfeed.archive.manifest import FOLDER as INDEX_FOLDER
+from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.running.codes import LEFT_OUT, SPECIAL
+from fastfeed.auditor.running.parts import FILES, PACKED, TARS, PartSpec
+from fastfeed.config import PackConfig, RowConfig
+from fastfeed.errors import NotADataset, SourceAmbiguous, UsageError
+from fastfeed.media import IMAGE_EXTENSIONS
+from fastfeed.packer.rows.byname import is_named, type_name
+from fastfeed.sample import printable
+from fastfeed.source import tarindex
+from fastfeed.source.layout import Draft, read_layout
+from fastfeed.source.listed import read_list, source_path
+from fastfeed.source.plain import write_index
+from fastfeed.source.scan import LeftOut, Listing, scan
+from fastfeed.source.tables import table_format
+from fastfeed.source.tarfiles import TarPaths, find_tars, is_tar_name
+from fastfeed.trace import QUIET, Progress
+from fastfeed.units import format_count
+
+FOLDER, LIST, PYTHON = "folder", "list", "python"
+"""Kinds of targets, beside PACKED and TARS."""
+
+
+@dataclass(slots=True, kw_only=True, weakref_slot=True)
+class Target:
+    """What is audited."""
+
+    name: str
+    """As the user gave it."""
+    kind: str
+    """FOLDER, LIST, PACKED, TARS or PYTHON."""
+    what: str
+    """In words: "a folder of 1,000 files"."""
+    spec: dict[str, Any]
+    """What children are told to open."""
+    digest: str | None
+    """Changes with whatever is audited, as far as that can be told; None for Python datasets."""
+    why: tuple[str, ...] = ()
+    """How it was read, and what is left out."""
+    before: list[SampleRecord] = field(default_factory=list)
+    """What is no sample, and must be spoken of all the same."""
+    class_folders: frozenset[tuple[str | None, str]] = frozenset()
+    """(split, class) of the folders that are classes, also those without a file."""
+    tars: TarPaths | None = None
+    """Of tars in place: which."""
+    live: Any = None
+    """A dataset that is an object of this process."""
+    _held: list[object] = field(default_factory=list)
+    """Files without names that children map, for as long as this lives."""
+
+
+def find_target(
+    given: Any,  # noqa: ANN401 - a path or a dataset
+    progress: Progress = QUIET,
+    *,
+    hidden: bool = False,
+    root: str | os.PathLike[str] | None = None,
+) -> Target:
+    """What a path, the name of a Python object, or a dataset is.
+
+    Args:
+        given: A folder, a packed dataset, tars, a list of files, "module:name", "file.py:name", or an object.
+        progress: Hears of folders that are listed, and of tars that are indexed.
+        hidden: Of a folder: take what begins with a dot as well.
+        root: Of a list: the folder that paths are relative to; else its own.
+
+    Raises:
+        NotADataset: Nothing that can be audited is there.
+        SourceError: It cannot be listed.
+        UsageError: It is nothing of the kind.
+    """
+    if not isinstance(given, str | bytes | os.PathLike):
+        return _live(given)
+    place = os.fsdecode(given)
+    if os.path.isdir(place):
+        return _folder(place, progress, hidden=hidden)
+    if os.path.isfile(place) and table_format(place) is not None:
+        return _list(place, None if root is None else os.fsdecode(root))
+    if is_tar_name(place):
+        return _tars(place, find_tars(place), progress)
+    if is_named(place):
+        return Target(name=place, what=f"the Python dataset {place}", kind=PYTHON, spec={"object": place}, digest=None)
+    msg = f"{place} is nothing that can be audited" if os.path.exists(place) else f"{place} does not exist"
+    hint = "Give a folder, a packed dataset, tars (laion/*.tar), a .csv, .tsv, .jsonl or .parquet of files, or file.py:dataset."
+    raise NotADataset(msg, hint=hint)
+
+
+def _live(dataset: object) -> Target:
+    if isinstance(dataset, list | tuple | dict | int | float):
+        msg = "audit takes a path or a dataset"
+        raise UsageError(msg, got=type_name(dataset))
+    what = f"a Python dataset ({type_name(dataset)})"
+    return Target(name=what, what=what, kind=PYTHON, spec={"live": True}, digest=None, live=dataset)
+
+
+def _folder(place: str, progress: Progress, *, hidden: bool) -> Target:
+    tars = []
+    with os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name == INDEX_FOLDER or (entry.is_dir() and os.path.isdir(os.path.join(entry.path, INDEX_FOLDER))):
+                return _packed(place)
+            if is_tar_name(entry.name) and entry.is_file():
+                tars.append(entry.path)
+    if tars:
+        return _tars(place, find_tars(tars), progress)
+    return _files(place, scan(place, progress, hidden=hidden))
+
+
+# ------------------------------------------------------------------------------------------------ packed, tars
+def _packed(place: str) -> Target:
+    specs, digests, samples = [], [], 0
+    for folder in datasets_in(place):
+        archive = Archive(folder)
+        split = None if folder == place else os.path.basename(folder)
+        specs.append(PartSpec(PACKED, os.path.abspath(folder), split=split))
+        digests.append(archive.digest)
+        samples += len(archive)
+    digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    what = f"a packed dataset of {format_count(samples, 'sample')}"
+    return Target(name=place, what=what, kind=PACKED, spec=_parts(specs), digest=digest)
+
+
+def _tars(name: str, tars: TarPaths, progress: Progress) -> Target:
+    """Tars in place. Where they have no index, one is made in a temporary folder: nothing is written beside them."""
+    known, _ = tarindex.look_up(tars, None)
+    folder = None
+    why = ["read with the index beside them"]
+    if known is None:
+        folder = tempfile.mkdtemp(prefix="fastfeed-audit-")
+        known, _ = tarindex.make(tars, folder, progress=progress)
+        why = ["their headers were read: they have no index (fastfeed index keeps one)"]
+    if known.dropped:
+        why.append(f"{format_count(known.dropped, 'sample')} of the tars cannot be reached, because the tars are damaged")
+    spec = PartSpec(TARS, known.base, known.index.path)
+    what = f"{format_count(len(known.tars), 'tar')} of {format_count(len(known), 'sample')}"
+    target = Target(name=name, what=what, kind=TARS, spec=_parts([spec]), digest=known.digest, why=tuple(why), tars=tars)
+    if folder is not None:
+        weakref.finalize(target, shutil.rmtree, folder, ignore_errors=True)
+    return target
+
+
+def _parts(specs: Sequence[PartSpec]) -> dict[str, object]:
+    return {"parts": [spec.to_json() for spec in specs]}
+
+
+# ------------------------------------------------------------------------------------------------ plain files
+def _files(place: str, listing: Listing) -> Target:
+    """Each file is a sample; classes and splits are those that pack would see."""
+    root = os.path.abspath(place)
+    draft, splits, why = _draft(listing)
+    before = [_special(item) for item in listing.left_out if item.kind == "special"]
+    before += [_leftover(item) for item in listing.left_out if _is_leftover(item)]
+    others = Counter(item.kind for item in listing.left_out if item.kind != "special" and not _is_leftover(item))
+    if others:
+        why.append("not looked at: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(others.items())))
+    tars = sum(map(is_tar_name, listing.names))
+    if tars:
+        such = os.path.join(place, "**", "*.tar")
+        why.append(f"{format_count(tars, 'tar')} taken as any other file: audit {such!r} to look into them")
+    if not len(listing):
+        msg = "there is no file in this folder" + (", only what is left out" if listing.left_out else "")
+        raise NotADataset(msg, path=place, hint="Give a folder with files in it, or in folders below it.")
+    files = write_index(root, listing, draft)
+    spec = PartSpec(FILES, files.root, files.index.path, splits=splits)
+    return Target(
+        name=place, what=f"a folder of {format_count(len(listing), 'file')}", kind=FOLDER, spec=_parts([spec]),
+        digest=files.digest, why=tuple(why), before=before, class_folders=_class_folders(listing, draft, splits),
+        _held=[files],
+    )  # fmt: skip
+
+
+def _draft(listing: Listing) -> tuple[Draft, tuple[str, ...], list[str]]:
+    """A sample a file, in the order of the listing."""
+    count = len(listing)
+    draft = Draft("", "files", None, as_imagefolder=False)
+    draft.stems, draft.fields = list(listing.paths), list(listing.fields)
+    draft.starts, draft.files = array("Q", range(count + 1)), array("q", range(count))
+    try:
+        found = read_layout(listing, PackConfig(group="none", class_map="union")) if count else []
+    except SourceAmbiguous as error:
+        return draft, (), [f"classes are not known: {error.message}"]
+    labels, classes = array("q", [-1]) * count, next((one.classes for one in found if one.classes is not None), None)
+    for one in found if classes is not None else ():
+        for sample, label in enumerate(one.labels):
+            for number in one.files_of(sample):
+                labels[number] = label
+    if classes is not None:
+        draft.classes, draft.labels = classes, labels
+    why = [f"{format_count(len(classes), 'class', 'classes')}, a folder each"] if classes is not None else []
+    return draft, tuple(one.split for one in found if one.split), why
+
+
+def _class_folders(listing: Listing, draft: Draft, splits: tuple[str, ...]) -> frozenset[tuple[str | None, str]]:
+    """The folders directly below the root, or below each split."""
+    if draft.classes is None:
+        return frozenset()
+    found: set[tuple[str | None, str]] = set()
+    for folder in filter(None, listing.folders):
+        top, _, rest = folder.partition("/")
+        if not splits and not rest:
+            found.add((None, top))
+        elif top in splits and rest and "/" not in rest:
+            found.add((top, rest))
+    return frozenset(found)
+
+
+def _special(item: LeftOut) -> SampleRecord:
+    return SampleRecord(-1, path=item.source, findings=[Finding(SPECIAL, item.why)])
+
+
+def _is_leftover(item: LeftOut) -> bool:
+    """Whether ImageFolder takes for a sample what pack leaves out."""
+    hidden = item.kind in {"hidden", "system"}
+    return hidden and item.source.rpartition(".")[2].lower() in IMAGE_EXTENSIONS
+
+
+def _leftover(item: LeftOut) -> SampleRecord:
+    return SampleRecord(-1, path=item.source, findings=[Finding(LEFT_OUT, item.why)])
+
+
+def _list(place: str, root: str | None) -> Target:
+    """The files that a table names: a row is a sample."""
+    listed = read_list(place, RowConfig(), root)
+    sources = [source_path(path, listed.root) for path in listed.listing.paths]
+    files = write_index(listed.root, listed.listing, listed.draft, user=listed.columns, sources=sources)
+    why = list(listed.draft.why)
+    if listed.missing:
+        first = printable(listed.missing[0].source)
+        why.append(f"{format_count(len(listed.missing), 'row')} of the list name no file that is there ({first})")
+    return Target(
+        name=place, what=f"a list of {format_count(len(files), 'sample')}", kind=LIST,
+        spec=_parts([PartSpec(FILES, files.root, files.index.path)]), digest=files.digest, why=tuple(why), _held=[files],
+    )  # fmt: skip

@@ -1,0 +1,61 @@
+"""``fastfeed audit TARGET``: which samples are slow or broken."""
+
+from typing import Any
+
+import click
+
+from fastfeed.cli import findings, render
+from fastfeed.cli.common import Output, Size, speaks
+
+FOUND = 10
+_SEVERITIES = ("info", "warning", "error")
+
+
+@click.command("audit", short_help="Which samples are slow or broken, each by its name.")
+@click.argument("target", type=click.Path())
+@click.option("--workers", type=click.IntRange(1), help="Processes; by default the usable processors.")
+@click.option("--fast", is_flag=True, help="Without the looks that cost as much as decoding.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Only N samples, drawn at random.")
+@click.option("--max-minutes", type=click.FloatRange(0, min_open=True), metavar="M",
+              help="Begin no sample after so many minutes; they are taken in random order.")  # fmt: skip
+@click.option("--kill-after", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+              help="End a sample that takes longer. Without it: after ten minutes, or 1,000 times what most take.")  # fmt: skip
+@click.option("--memory-limit", type=Size(), help="What loading one sample may take.")
+@click.option("--hidden", is_flag=True, help="Look at files whose names begin with a dot as well.")
+@click.option("--root", type=click.Path(), help="Of a list: the folder that paths are relative to; else its own.")
+@click.option("--jsonl", type=click.Path(), metavar="FILE",
+              help="Write a record of each sample; the same command continues what was interrupted.")  # fmt: skip
+@click.option("--skip-list", type=click.Path(), metavar="FILE",
+              help="Write the samples that are errors, for pack --exclude and DataLoader(skip=).")  # fmt: skip
+@click.option("--fail-on", type=click.Choice([*reversed(_SEVERITIES), "nothing"]), default="error", show_default=True,
+              help="Exit with 10 where there is a finding so bad, or worse.")  # fmt: skip
+@speaks
+def command(output: Output, *, target: str, fail_on: str, **options: Any) -> int:  # noqa: ANN401 - click's
+    """Load each sample of TARGET under clocks, look at its bytes, and say which is slow or broken.
+
+    \b
+    TARGET is a folder of files; what pack wrote; tars ('laion/*.tar'); a list of files (.csv .tsv
+    .jsonl .parquet); or a Python dataset with its transforms: path/file.py:name, package.module:name.
+
+    Samples are loaded in processes of their own: one that hangs, crashes or takes all memory is named, and the audit goes
+    on. Nothing is ever written to TARGET.
+    """  # noqa: D301 - \b is click's mark for lines to keep
+    from fastfeed.auditor.audit import audit  # noqa: PLC0415 - --help stays cold
+
+    output.after_interrupt = _after_interrupt(options["jsonl"])
+    given = {name: value for name, value in options.items() if value is not None}
+    result = audit(target, progress=output.progress(), **given)
+    failed = (
+        fail_on != "nothing" and result.worst is not None and result.worst.word in _SEVERITIES[_SEVERITIES.index(fail_on) :]
+    )
+    if output.json:
+        render.json_record(result, failed=failed)
+    elif not output.quiet or failed:
+        findings.audit_result(result, skip_list=options["skip_list"])
+    return FOUND if failed else 0
+
+
+def _after_interrupt(jsonl: str | None) -> str:
+    if jsonl is None:
+        return "Nothing is kept: with --jsonl FILE the same command would continue."
+    return f"What was done is kept in {jsonl}.partial: run the same command again, it continues."

@@ -1,0 +1,53 @@
+"""Far larger than the others."""
+
+from clocksim import Sample, Scene, photos
+
+from fastfeed.auditor.judging.ledger import Ledger
+from fastfeed.auditor.judging.oversize import oversized
+
+
+def table_of(samples, **machine):
+    ledger = Ledger()
+    for record in Scene(samples, **machine).records():
+        ledger.add(record)
+    return ledger.table()
+
+
+def test_many_times_what_nearly_all_have():
+    samples = photos(0, 400)
+    samples[7].size_bytes = 50_000_000
+    samples[9].pixels = 80_000_000
+    found = oversized(table_of(samples), set())
+    assert set(found) == {7, 9}
+    assert found[7].text.startswith("47.7 MiB, ")
+    assert " times what 99 % of the samples stay below (" in found[7].text
+    assert found[9].text.startswith("80,000,000 pixels, ")
+
+
+def test_a_visible_part_of_all_time_alone():
+    samples = photos(1, 400)
+    samples[7] = Sample(pixels=1_500_000, size_bytes=300_000, decode=0.1)
+    found = oversized(table_of(samples), set())
+    assert set(found) == {7}
+    assert "of all time, as much as" in found[7].text
+
+
+def test_what_is_slow_for_its_size_is_not_large():
+    samples = photos(1, 400)
+    samples[7] = Sample(pixels=1_500_000, size_bytes=300_000, decode=0.1)
+    assert oversized(table_of(samples), {7}) == {}
+    samples[7] = Sample(pixels=200_000, size_bytes=40_000, decode=0.1)
+    assert oversized(table_of(samples), set()) == {}
+
+
+def test_ordinary_photos_hold_none():
+    for seed in range(5):
+        assert oversized(table_of(photos(seed, 1000)), set()) == {}
+
+
+def test_few_samples_and_unknown_sizes():
+    samples = photos(0, 99)
+    samples[7].size_bytes = 50_000_000
+    assert oversized(table_of(samples), set()) == {}
+    assert oversized(table_of(photos(0, 400), opaque=True), set()) == {}
+    assert oversized(Ledger().table(), set()) == {}

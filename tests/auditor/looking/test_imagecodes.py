@@ -1,0 +1,7 @@
+from fastfeed.auditor.finding import Code, catalogue
+from fastfeed.auditor.looking import imagecodes
+
+
+def test_its_names_are_its_own():
+    codes = [value for value in vars(imagecodes).values() if isinstance(value, Code)]
+    assert len(catalogue(*codes)) == len(codes) > 0

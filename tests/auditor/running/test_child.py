@@ -1,0 +1,81 @@
+import os
+import select
+
+from auditing import program
+
+from fastfeed.auditor.running.process import Fresh
+from fastfeed.auditor.running.subject import HOW, How
+from fastfeed.source import wire
+
+DEADLINE_SECONDS = 30
+
+
+class Talk:
+    """A child, and what it answers."""
+
+    def __init__(self, spec, memory_bytes=None):
+        self.process, self._unread, self._waiting = Fresh(), wire.Unread(), []
+        self.say({"spec": spec, "memory_bytes": memory_bytes})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.code = self.process.end()
+
+    def say(self, head):
+        os.write(self.process.orders, wire.encode(head))
+
+    def hear(self):
+        while not self._waiting:
+            ready, _, _ = select.select([self.process.answers], [], [], DEADLINE_SECONDS)
+            assert ready, "the child says nothing"
+            data = os.read(self.process.answers, 1 << 16)
+            assert data, os.read(self.process.words, 1 << 16).decode()
+            self._waiting += [message.head for message in self._unread.feed(data)]
+        return self._waiting.pop(0)
+
+    def load(self, index, how=HOW):
+        self.say({"index": index, "how": how})
+        return self.hear()
+
+
+def test_it_tells_how_many_there_are_and_loads_what_it_is_told(tmp_path):
+    with Talk({"object": program(tmp_path, "pass")}) as child:
+        ready = child.hear()
+        assert (ready["event"], ready["count"], ready["beat"]["cpu_seconds"] > 0) == ("ready", 40, True)
+        answer = child.load(7)
+        assert (answer["event"], answer["index"], answer["record"]["findings"]) == ("loaded", 7, [])
+        assert answer["record"]["times"]["load"]["wall_seconds"] >= 0 and answer["record"]["peak_bytes"] >= 0
+        assert "times" in child.load(7, How(load=False))["record"]
+
+
+def test_what_samples_print_and_ask_does_not_disturb(tmp_path):
+    body = "print('hello', flush=True)\nos.write(1, b'{\"event\": 3}')\nassert os.read(0, 1) == b''"
+    with Talk({"object": program(tmp_path, body)}) as child:
+        child.hear()
+        assert child.load(1)["record"]["findings"] == []
+
+
+def test_what_cannot_be_opened_is_told_as_it_is(tmp_path):
+    with Talk({"object": f"{tmp_path}/none.py:make"}) as child:
+        answer = child.hear()
+    assert answer["error"] == "UsageError" and "cannot be imported" in answer["facts"]["message"]
+
+
+def test_memory_is_limited(tmp_path):
+    with Talk({"object": program(tmp_path, "bytearray(300 << 20)")}, memory_bytes=100 << 20) as child:
+        child.hear()
+        assert [found["code"] for found in child.load(0)["record"]["findings"]] == ["memory"]
+        assert child.load(1)["index"] == 1
+
+
+def test_it_ends_when_its_parent_closes_the_pipe(tmp_path):
+    child = Talk({"object": program(tmp_path, "pass")})
+    child.hear()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, child.process.orders)
+    os.close(nowhere)
+    ready, _, _ = select.select([child.process.answers], [], [], DEADLINE_SECONDS)
+    assert ready and os.read(child.process.answers, 1) == b""
+    child.process.end()

@@ -1,0 +1,55 @@
+from helpers import encoded, photo
+
+from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.running.examine import examine, told, warm_up
+from fastfeed.auditor.running.subject import HOW, How
+from fastfeed.errors import ShardDamaged
+
+JPEG = encoded(photo(1, (64, 48)))
+
+
+def codes(record):
+    return [found.code.name for found in record.findings]
+
+
+def test_an_image_has_facts_and_a_time():
+    record = SampleRecord(0)
+    examine(record, "a.jpg", JPEG, HOW)
+    assert (record.format, record.width, record.height, record.mode) == ("JPEG", 64, 48, "RGB")
+    assert set(record.times) == {"decode"} and record.times["decode"].cpu > 0
+    assert record.digest is not None and record.findings == []
+
+
+def test_what_is_no_image_has_no_decoding():
+    record = SampleRecord(0)
+    examine(record, "a.txt", b"a text\n", HOW)
+    assert record.times == {} and record.width is None
+
+
+def test_a_damaged_one_is_told_unless_only_times_are_wanted():
+    cut = JPEG[: len(JPEG) // 2]
+    record, again = SampleRecord(0), SampleRecord(0)
+    examine(record, "a.jpg", cut, HOW)
+    examine(again, "a.jpg", cut, How(look=False))
+    assert codes(record) == ["truncated"] and codes(again) == [] and set(again.times) == {"decode"}
+
+
+def test_a_fast_look_leaves_out_the_second_decoding():
+    laundered = encoded(photo(1, (64, 48)).convert("RGB")) + b""
+    zeroed = bytearray(encoded(photo(2, (400, 300)), quality=95))
+    zeroed[len(zeroed) // 2 : len(zeroed) // 2 + 400] = bytes(400)
+    full, fast = SampleRecord(0), SampleRecord(0)
+    examine(full, "a.jpg", bytes(zeroed), HOW)
+    examine(fast, "a.jpg", bytes(zeroed), How(full=False))
+    assert "corrupt-data" in codes(full) and "corrupt-data" not in codes(fast)
+    examine(fast, "a.jpg", laundered, How(full=False), clocked=False)
+
+
+def test_errors_without_what_the_record_says_anyway():
+    error = ShardDamaged("bytes differ", path="p", expected="a", got="b", hint="Copy it.")
+    assert told(error) == "bytes differ, expected a, got b"
+    assert told(ValueError("x")) == "x"
+
+
+def test_warming_up_leaves_nothing():
+    warm_up()

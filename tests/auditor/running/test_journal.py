@@ -1,0 +1,106 @@
+import json
+
+import pytest
+from auditing import lines_of
+
+from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.record import SampleRecord, StageTime
+from fastfeed.auditor.running.codes import CRASH
+from fastfeed.auditor.running.journal import SUFFIX, Journal
+from fastfeed.errors import DestinationBusy, DestinationError, DestinationOccupied
+
+IDENTITY = {"target": "/x", "digest": "d", "fast": False}
+
+
+def record(index):
+    times = {"read": StageTime(0.5, 0.25, None)}
+    return SampleRecord(index, path=f"{index}.jpg", times=times, findings=[Finding(CRASH, f"at {index}")] if index == 2 else [])
+
+
+@pytest.fixture
+def report(tmp_path):
+    return tmp_path / "report.jsonl"
+
+
+def test_records_come_back_whole_and_in_order(report):
+    with Journal(str(report), IDENTITY) as journal:
+        for index in (5, 2, 0):
+            journal.add(record(index))
+        assert len(journal) == 3 and 2 in journal and 1 not in journal and 99 not in journal
+        assert journal.get(2) == record(2)
+        assert list(journal) == [record(0), record(2), record(5)]
+        assert not report.exists()
+        journal.publish()
+    assert [line["index"] for line in lines_of(report)] == [0, 2, 5]
+    assert lines_of(report)[1] == record(2).as_json()
+    assert [path.name for path in report.parent.iterdir()] == ["report.jsonl"]
+
+
+def test_a_later_record_replaces_one(report):
+    with Journal(str(report), IDENTITY) as journal:
+        journal.add(record(1))
+        journal.add(SampleRecord(1, path="new"))
+        assert len(journal) == 1 and journal.get(1).path == "new"
+        journal.publish()
+    assert [line["path"] for line in lines_of(report)] == ["new"]
+
+
+def test_without_a_report_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Journal(None, IDENTITY) as journal:
+        journal.add(record(0))
+        assert list(journal) == [record(0)]
+        journal.publish()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_interrupted_is_continued_but_for_a_torn_line(report):
+    with Journal(str(report), IDENTITY) as journal:
+        for index in range(3):
+            journal.add(record(index))
+    part = report.parent / (report.name + SUFFIX)
+    part.write_bytes(part.read_bytes()[:-7])
+    with Journal(str(report), IDENTITY) as journal:
+        assert (journal.kept, journal.notes) == (2, [])
+        assert list(journal) == [record(0), record(1)]
+        journal.add(record(2))
+        journal.publish()
+    assert [line["index"] for line in lines_of(report)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"), [({"digest": "other"}, "what is audited has changed since"), ({"fast": True}, "it had another fast")]
+)
+def test_another_audit_is_begun_anew_and_says_so(report, change, why):
+    with Journal(str(report), IDENTITY) as journal:
+        journal.add(record(0))
+    with Journal(str(report), {**IDENTITY, **change}) as journal:
+        assert journal.kept == 0 and why in journal.notes[0]
+        assert list(journal) == []
+
+
+def test_two_at_once(report):
+    with Journal(str(report), IDENTITY), pytest.raises(DestinationBusy, match="another audit"):
+        Journal(str(report), IDENTITY)
+
+
+def test_a_foreign_file_is_left_alone(report):
+    part = report.parent / (report.name + SUFFIX)
+    part.write_text("my diary\n")
+    with pytest.raises(DestinationOccupied, match="no audit wrote"):
+        Journal(str(report), IDENTITY)
+    assert part.read_text() == "my diary\n"
+
+
+def test_where_nothing_can_be_written(tmp_path):
+    with pytest.raises(DestinationError, match="No such file"):
+        Journal(str(tmp_path / "none" / "report.jsonl"), IDENTITY)
+
+
+def test_names_with_bytes_that_are_no_text(report):
+    odd = SampleRecord(0, path="caf\udce9.jpg")
+    with Journal(str(report), IDENTITY) as journal:
+        journal.add(odd)
+        assert journal.get(0) == odd
+        journal.publish()
+    assert json.loads(report.read_bytes())["path"] == "caf\udce9.jpg"

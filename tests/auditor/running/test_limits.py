@@ -1,0 +1,35 @@
+import pytest
+
+from fastfeed.auditor.running.limits import Limits, Spread
+
+
+def test_few_times_have_no_percentile():
+    spread = Spread()
+    for _ in range(19):
+        spread.add(1.0)
+    assert spread.percentile(0.99) is None
+    spread.add(1.0)
+    assert spread.percentile(0.99) == pytest.approx(1.0, rel=0.2)
+
+
+def test_percentiles_within_a_fifth():
+    spread = Spread()
+    for millisecond in range(1, 1001):
+        spread.add(millisecond / 1000)
+    for share in (0.1, 0.5, 0.99):
+        assert share <= (spread.percentile(share) or 0) <= 1.2 * share + 0.001
+    spread.add(0.0)
+    assert (spread.percentile(0.0) or 1) < 1e-5
+
+
+def test_limits_follow_from_the_data():
+    limits, quick, slow = Limits(), Spread(), Spread()
+    for _ in range(100):
+        quick.add(0.005)
+        slow.add(20.0)
+    assert (limits.speak_after(quick), limits.end_after(quick)) == (10.0, 600.0)
+    assert limits.speak_after(slow) > 100 * 20 and limits.end_after(slow) > 1000 * 20
+
+
+def test_a_given_limit_is_one():
+    assert Limits(kill_seconds=2.5).end_after(Spread()) == 2.5

@@ -1,0 +1,36 @@
+import subprocess
+import sys
+
+
+def said(code):
+    """What a fresh process prints: an allocator that has kept memory of other tests would spoil it."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_the_peak_is_that_of_a_sample():
+    code = (
+        "from fastfeed.auditor.running.memory import Peak\n"
+        "peak = Peak()\n"
+        "peak.reset()\n"
+        "data = bytearray(64 << 20)\n"
+        "del data\n"
+        "print(peak.taken_bytes() >> 20)\n"
+        "peak.reset()\n"
+        "print(peak.taken_bytes() >> 20)\n"
+        "peak.close()\n"
+    )
+    first, second = map(int, said(code))
+    assert 60 < first < 80
+    assert second < 4
+
+
+def test_beyond_the_limit_nothing_can_be_allocated():
+    code = (
+        "from fastfeed.auditor.running import memory\n"
+        "memory.limit(100 << 20)\n"
+        "bytearray(60 << 20)\n"
+        "try:\n    bytearray(200 << 20)\n"
+        "except MemoryError:\n    print('refused')\n"
+    )
+    assert said(code) == ["refused"]

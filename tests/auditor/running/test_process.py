@@ -1,0 +1,87 @@
+import os
+import signal
+import time
+from typing import Any
+
+from auditing import children, program
+
+from fastfeed.auditor.running.process import Forked, Fresh, stack_of, starter, told_stack
+from fastfeed.source import wire
+
+
+class Sleeper:
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return deeply()
+
+
+def deeply():
+    time.sleep(1000)
+
+
+def begun(process, spec):
+    """A child at its first sample; the descriptor of its stack."""
+    os.write(process.orders, wire.encode({"spec": spec, "memory_bytes": None}))
+    unread = wire.Unread()
+    heads: list[dict[str, Any]] = []
+    while not heads:
+        data = os.read(process.answers, 1 << 16)
+        assert data, os.read(process.words, 1 << 16).decode()
+        heads += [message.head for message in unread.feed(data)]
+    os.write(process.orders, wire.encode({"index": 0, "how": (True, True, False, True)}))
+    return heads[0]["stack"]
+
+
+def standing(process, descriptor):
+    """Where it stands, once it has begun."""
+    deadline = time.monotonic() + 20
+    told = ""
+    while "__getitem__" not in told and time.monotonic() < deadline:
+        told = stack_of(process.pid, descriptor)
+    return told
+
+
+def test_the_stack_of_a_fresh_one_that_hangs(tmp_path):
+    spec = {"object": program(tmp_path, "time.sleep(1000)")}
+    process = starter(spec, None)()
+    assert isinstance(process, Fresh)
+    try:
+        assert standing(process, begun(process, spec)) == f"__getitem__ ({tmp_path}/bad.py:12)"
+    finally:
+        assert process.end() == -signal.SIGKILL
+    assert process.pid not in children()
+
+
+def test_a_fork_has_the_dataset_as_it_is():
+    process = starter({"live": True}, Sleeper())()
+    assert isinstance(process, Forked)
+    try:
+        told = standing(process, begun(process, {"live": True}))
+        assert told.startswith("deeply (") and ", called from __getitem__ (" in told and "fork.py" not in told
+    finally:
+        assert process.end() == -signal.SIGKILL
+    assert process.pid not in children()
+
+
+def test_a_stack_is_told_from_the_inside_to_our_own_code():
+    from fastfeed.auditor.running import child
+
+    text = (
+        "Thread 0x1 (most recent call first):\n"
+        '  File "/x/other.py", line 1 in wait\n\n'
+        "Current thread 0x2 (most recent call first):\n"
+        '  File "/x/codec.py", line 5 in decode\n'
+        '  File "/x/data.py", line 9 in __getitem__\n'
+        f'  File "{child.__file__}", line 3 in carry_out\n'
+        '  File "/x/main.py", line 1 in <module>\n'
+    )
+    assert told_stack(text) == "decode (/x/codec.py:5), called from __getitem__ (/x/data.py:9)"
+    assert told_stack("nothing") == ""
+
+
+def test_a_process_that_has_gone_has_no_stack():
+    process = Fresh()
+    process.end()
+    assert "cannot be seen" in stack_of(process.pid, 5)

@@ -1,0 +1,107 @@
+import os
+
+import pytest
+from helpers import make_photos, pack_photos
+
+import fastfeed
+from fastfeed.auditor.running.targets import find_target
+from fastfeed.errors import NotADataset, UsageError
+
+
+def test_a_folder(tmp_path):
+    target = find_target(make_photos(tmp_path / "photos"))
+    assert (target.kind, target.what) == ("folder", "a folder of 6 files")
+    assert "2 classes, a folder each" in target.why
+    assert target.class_folders == {(None, "cat"), (None, "dog")}
+    again = find_target(tmp_path / "photos")
+    assert target.digest == again.digest
+    (tmp_path / "photos" / "cat" / "000.jpg").write_bytes(b"other")
+    assert find_target(tmp_path / "photos").digest != target.digest
+
+
+def test_what_is_no_sample_is_spoken_of_all_the_same(tmp_path):
+    folder = make_photos(tmp_path / "photos")
+    os.mkfifo(folder / "cat" / "x.jpg")
+    (folder / "cat" / "._y.jpg").write_bytes(b"\0\5\x16\7")
+    (folder / "cat" / ".notes").write_text("x")
+    target = find_target(folder)
+    assert {(record.path, record.findings[0].code.name) for record in target.before} == {
+        ("cat/x.jpg", "special-file"), ("cat/._y.jpg", "left-out-image"),
+    }  # fmt: skip
+    assert "not looked at: 1 hidden" in target.why
+    assert find_target(folder, hidden=True).what == "a folder of 7 files"
+
+
+def test_classes_that_cannot_be_told(tmp_path):
+    make_photos(tmp_path / "photos" / "train")
+    make_photos(tmp_path / "photos" / "others")
+    assert any(why.startswith("classes are not known: ") for why in find_target(tmp_path / "photos").why)
+
+
+def test_packed(tmp_path):
+    folder = pack_photos(tmp_path)
+    target = find_target(folder)
+    assert (target.kind, target.what, target.digest) == (
+        "packed",
+        "a packed dataset of 6 samples",
+        fastfeed.open(folder).digest,
+    )
+
+
+def test_packed_splits_are_audited_together(tmp_path):
+    for split in ("train", "val"):
+        make_photos(tmp_path / "photos" / split)
+    fastfeed.pack(tmp_path / "photos", tmp_path / "packed", workers=1)
+    target = find_target(tmp_path / "packed")
+    assert target.what == "a packed dataset of 12 samples"
+    assert [part["split"] for part in target.spec["parts"]] == ["train", "val"]
+
+
+def test_tars_are_indexed_elsewhere(tmp_path):
+    packed = pack_photos(tmp_path)
+    (tmp_path / "tars").mkdir()
+    os.rename(packed / "photos-000000.tar", tmp_path / "tars" / "a.tar")
+    for given in (tmp_path / "tars", tmp_path / "tars" / "*.tar"):
+        target = find_target(given)
+        assert (target.kind, target.what) == ("tars", "1 tar of 6 samples")
+        assert target.tars is not None and target.tars.files == ("a.tar",)
+        assert os.listdir(tmp_path / "tars") == ["a.tar"]
+        index = target.spec["parts"][0]["index"]
+        assert os.path.exists(index)
+        del target
+        assert not os.path.exists(index)
+
+
+def test_tars_in_folders_are_files(tmp_path):
+    packed = pack_photos(tmp_path)
+    os.makedirs(tmp_path / "all" / "deep")
+    os.rename(packed / "photos-000000.tar", tmp_path / "all" / "deep" / "a.tar")
+    assert any(f"audit '{tmp_path}/all/**/*.tar' to look into them" in why for why in find_target(tmp_path / "all").why)
+
+
+def test_a_list(tmp_path):
+    make_photos(tmp_path / "photos")
+    (tmp_path / "list.csv").write_text("image,label\nphotos/cat/000.jpg,1\nphotos/cat/001.jpg,1\nphotos/dog/none.jpg,2\n")
+    target = find_target(tmp_path / "list.csv")
+    assert target.kind == "list" and target.what.startswith("a list of ")
+    (tmp_path / "lists").mkdir()
+    os.rename(tmp_path / "list.csv", tmp_path / "lists" / "list.csv")
+    assert find_target(tmp_path / "lists" / "list.csv", root=tmp_path).what == target.what
+
+
+def test_python():
+    assert find_target("file.py:make").spec == {"object": "file.py:make"}
+    assert find_target(iter("abc")).spec == {"live": True}
+
+
+def test_what_is_nothing(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "x.bin").write_bytes(b"x")
+    with pytest.raises(NotADataset, match="no file in this folder"):
+        find_target(tmp_path / "empty")
+    with pytest.raises(NotADataset, match="does not exist"):
+        find_target(tmp_path / "none")
+    with pytest.raises(NotADataset, match="nothing that can be audited"):
+        find_target(tmp_path / "x.bin")
+    with pytest.raises(UsageError, match="takes a path or a dataset"):
+        find_target([1, 2])

@@ -1,0 +1,205 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from auditing import children, lines_of, program
+from helpers import encoded, files_below, make_photos, pack_photos, photo
+from torchvision.datasets import ImageFolder
+from torchvision.transforms.v2 import ToImage
+
+import fastfeed
+from fastfeed.errors import UsageError
+from fastfeed.sample import SkipList
+
+
+def broken_photos(folder):
+    """Six photos, and one of each of some kinds of what is none."""
+    make_photos(folder)
+    (folder / "cat" / "cut.jpg").write_bytes(encoded(photo(8, (64, 48)))[:-200])
+    (folder / "cat" / "page.jpg").write_text("<!DOCTYPE html><html>404</html>")
+    (folder / "dog" / "nothing.jpg").write_bytes(b"")
+    (folder / "dog" / "link.jpg").symlink_to("nowhere.jpg")
+    os.mkfifo(folder / "dog" / "pipe.jpg")
+    return folder
+
+
+BROKEN = {
+    "cat/cut.jpg": "truncated", "cat/page.jpg": "html-page", "dog/nothing.jpg": "empty-file", "dog/link.jpg": "unreadable",
+    "dog/pipe.jpg": "special-file",
+}  # fmt: skip
+
+
+def facts_below(folder):
+    """All that could change of what is audited: names, kinds, times, bytes."""
+    found = {}
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = os.path.join(root, name)
+            stat = os.lstat(path)
+            data = Path(path).read_bytes() if os.path.isfile(path) else b""
+            found[path] = (stat.st_mode, stat.st_mtime_ns, stat.st_ino, stat.st_nlink, data)
+    return found
+
+
+def test_a_folder_from_end_to_end(tmp_path):
+    folder = broken_photos(tmp_path / "photos")
+    before = facts_below(folder)
+    report, skip = tmp_path / "report.jsonl", tmp_path / "skip.jsonl"
+    result = fastfeed.audit(folder, jsonl=report, skip_list=skip, workers=2)
+    assert (result.samples, result.audited, result.errors, result.others) == (10, 10, 5, 1)
+    assert {one.code: one.samples for one in result.found if one.severity == "error"} == dict.fromkeys(BROKEN.values(), 1)
+    lines = lines_of(report)
+    assert [line["index"] for line in lines] == list(range(11))
+    assert {line["path"]: line["findings"][0]["code"] for line in lines if line["status"] == "flagged"} == BROKEN
+    fine = next(line for line in lines if line["path"] == "cat/000.jpg")
+    assert (fine["status"], fine["format"], fine["label"], fine["findings"]) == ("ok", "JPEG", "cat", [])
+    assert set(fine["times"]) == {"read", "decode"} and fine["size_bytes"] == os.path.getsize(folder / "cat" / "000.jpg")
+    assert {entry.source: entry.kind for entry in SkipList.read(str(skip)).entries} == BROKEN
+    assert facts_below(folder) == before
+    assert not children()
+
+
+def test_pack_and_open_take_the_skip_list(tmp_path):
+    folder, skip = broken_photos(tmp_path / "photos"), tmp_path / "skip.jsonl"
+    (folder / "dog" / "pipe.jpg").unlink()
+    fastfeed.audit(folder, skip_list=skip, fast=True)
+    packed = fastfeed.pack(folder, tmp_path / "packed", exclude=str(skip), workers=1)
+    assert sum(dataset.samples for dataset in packed.datasets) == 6
+    opened = fastfeed.open(folder, skip=str(skip))
+    assert len([opened[at] for at in range(len(opened))]) == 6
+    assert fastfeed.audit(tmp_path / "packed", fast=True).errors == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"compress": "zstd"}], ids=["tar", "zst"])
+def test_packed(tmp_path, options):
+    folder = pack_photos(tmp_path, **options)
+    before = files_below(folder)
+    result = fastfeed.audit(folder, jsonl=tmp_path / "report.jsonl")
+    assert (result.audited, result.flagged, result.kind) == (6, 0, "packed")
+    line = lines_of(tmp_path / "report.jsonl")[3]
+    assert (line["key"], line["path"], line["label"]) == ("dog/000", "dog/000.jpg", "dog")
+    assert files_below(folder) == before
+
+
+def test_tars(tmp_path):
+    packed = pack_photos(tmp_path)
+    (tmp_path / "tars").mkdir()
+    data = (packed / "photos-000000.tar").read_bytes()
+    (tmp_path / "tars" / "a.tar").write_bytes(data[: len(data) // 1024 * 512 + 100])
+    result = fastfeed.audit(str(tmp_path / "tars" / "*.tar"))
+    assert 0 < result.audited < 6
+    assert "tar-cut" in {one.code for one in result.found} and result.worst is not None and result.worst.word == "error"
+    assert os.listdir(tmp_path / "tars") == ["a.tar"]
+
+
+def test_a_live_dataset():
+    class Live:
+        def __len__(self):
+            return 20
+
+        def __getitem__(self, index):
+            if index == 7:
+                os._exit(3)
+            if index == 9:
+                raise ValueError("mine")
+            return threading.Lock()  # nothing that passes a pipe
+
+    result = fastfeed.audit(Live(), workers=2)
+    assert {one.code: one.examples[0][0] for one in result.found} == {"crash": "sample 7", "fails": "sample 9"}
+    assert (result.samples, result.audited, result.errors) == (20, 20, 2)
+    assert not children()
+
+
+@pytest.mark.long
+def test_a_folder_of_torchvision_gives_a_skip_list_that_its_loader_takes(tmp_path):
+    folder, skip = broken_photos(tmp_path / "photos"), tmp_path / "skip.jsonl"
+    code = "from torchvision.datasets import ImageFolder\nfrom torchvision.transforms.v2 import ToImage\n"
+    (tmp_path / "train.py").write_text(f"{code}def make():\n    return ImageFolder({str(folder)!r}, ToImage())\n")
+    result = fastfeed.audit(f"{tmp_path}/train.py:make", skip_list=skip, workers=1)
+    assert {one.code: one.samples for one in result.found if one.severity == "error"} == dict.fromkeys(BROKEN.values(), 1)
+    assert [stage.stage for stage in result.stages] == ["read", "decode", "transform"]
+    loader = fastfeed.DataLoader(ImageFolder(folder, ToImage()), batch_size=2, num_workers=0, skip=str(skip))
+    assert sum(len(images) for images, _ in loader) == 6
+
+
+def test_a_stream():
+    result = fastfeed.audit(iter(range(30)))
+    assert (result.samples, result.audited, result.errors, result.kind) == (30, 30, 0, "python")
+    assert any("a stream is read by one process" in note for note in result.notes)
+
+
+def test_samples_without_names_are_in_no_skip_list(tmp_path):
+    name = program(tmp_path, "if index == 3:\n    raise ValueError('mine')")
+    result = fastfeed.audit(name, skip_list=tmp_path / "skip.jsonl")
+    assert (tmp_path / "skip.jsonl").read_text() == ""
+    assert "1 error is not in the skip list: these samples have no names" in result.notes
+
+
+def test_slow_samples_are_measured_again(tmp_path):
+    name = program(tmp_path, "if index == 11:\n    time.sleep(0.1)\nif index in (11, 12):\n    time.sleep(0.02)")
+    result = fastfeed.audit(name, jsonl=tmp_path / "report.jsonl", workers=1)
+    assert [line["index"] for line in lines_of(tmp_path / "report.jsonl") for one in line["findings"] if one["code"] == "slow"][
+        :1
+    ] == [11]
+    assert result.costliest[0].name == "sample 11" and result.costs
+    assert result.judged["counts"]["slow"] >= 1
+
+
+def test_a_part_with_a_bound(tmp_path):
+    result = fastfeed.audit(program(tmp_path, "pass"), sample=10)
+    assert (result.samples, result.audited) == (40, 10)
+    assert result.at_most == pytest.approx(1 - 0.05 ** (1 / 10))
+
+
+@pytest.mark.long
+def test_when_time_is_up(tmp_path):
+    report = tmp_path / "report.jsonl"
+    name = program(tmp_path, "time.sleep(0.5)")
+    result = fastfeed.audit(name, max_minutes=0.1, workers=1, jsonl=report)
+    assert not result.complete and 0 < result.audited < 40 and result.at_most is not None
+    assert not report.exists()
+    rest = fastfeed.audit(name, workers=4, jsonl=report)
+    assert rest.complete and rest.audited == 40 and len(lines_of(report)) == 40
+    assert any("taken over from an audit that was interrupted" in note for note in rest.notes)
+
+
+def test_after_a_kill_the_same_call_goes_on(tmp_path):
+    report, seen = tmp_path / "report.jsonl", tmp_path / "seen"
+    name = program(tmp_path, f"with open({str(seen)!r}, 'a') as file:\n    file.write(f'{{index}}\\n')\ntime.sleep(0.1)")
+    code = f"import fastfeed; fastfeed.audit({name!r}, workers=1, jsonl={str(report)!r})"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        deadline = time.monotonic() + 30
+        while not (seen.exists() and seen.read_text().count("\n") > 12) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    time.sleep(0.3)
+    begun = seen.read_text().split()
+    assert 12 < len(begun) < 40, "its child went on without its parent"
+    kept = len((tmp_path / "report.jsonl.partial").read_text().splitlines()) - 1
+    assert kept >= 5
+    result = fastfeed.audit(name, workers=1, jsonl=report)
+    assert [line["index"] for line in lines_of(report)] == list(range(40))
+    assert any(note.startswith(f"{kept} samples taken over from an audit that was interrupted") for note in result.notes)
+    again = seen.read_text().split()[len(begun) :]
+    assert len(set(again)) == 40 - kept
+    assert not (tmp_path / "report.jsonl.partial").exists()
+
+
+def test_nothing_is_written_to_what_is_audited(tmp_path):
+    folder = make_photos(tmp_path / "photos")
+    with pytest.raises(UsageError, match="lies in what is audited"):
+        fastfeed.audit(folder, jsonl=folder / "report.jsonl")
+    with pytest.raises(UsageError, match="lies in what is audited"):
+        fastfeed.audit(folder, skip_list=folder / "cat" / "skip.jsonl")
+
+
+def test_the_result_as_json(tmp_path):
+    result = fastfeed.audit(make_photos(tmp_path / "photos"))
+    assert json.dumps(result.judged)
+    assert [stage.stage for stage in result.stages] == ["read", "decode"]

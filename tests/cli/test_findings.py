@@ -1,0 +1,85 @@
+from dataclasses import replace
+
+from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.record import SampleRecord, StageTime
+from fastfeed.auditor.result import AuditResult, Costliest, Summary
+from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE
+from fastfeed.cli.findings import audit_result
+
+
+def result(*records, **facts):
+    summary = Summary()
+    for record in records:
+        summary.add(record)
+    own = {
+        "samples": len(records),
+        "kind": "folder",
+        "complete": True,
+        "report": None,
+        "costs": (),
+        "at_most": None,
+        "costliest": (),
+        **facts,
+    }
+    sums = summary.facts(others=0, at_most=own.pop("at_most"))
+    return AuditResult(
+        target="/data/x", what="a folder of files", fast=False, workers=2, notes=("as asked",), seconds=2.0,
+        judged={}, **sums, **own,
+    )  # fmt: skip
+
+
+def shown(capsys, found, **options):
+    audit_result(found, **options)
+    return " ".join(capsys.readouterr().out.split())
+
+
+def sample(index, *codes):
+    findings = [Finding(code, f"text {index}") for code in codes]
+    return SampleRecord(
+        index, path=f"{index}\n.jpg", size_bytes=1024, findings=findings, times={"load": StageTime(1, 0.5, 0.0)}
+    )
+
+
+def test_nothing_is_wrong(capsys):
+    text = shown(capsys, result(sample(0)))
+    assert text.startswith("Audited a folder of files (/data/x), 1.0 KiB in 2.0 s: nothing is wrong.")
+    assert "load 1 500.0 ms 500.0 ms 1.0 s 1.0 s 0\\n.jpg" in text and text.endswith("Note: as asked")
+
+
+def test_findings_with_examples_and_what_to_do(capsys):
+    records = [sample(at, CRASH) for at in range(5)] + [sample(5, CRASH_ONCE)]
+    text = shown(capsys, result(*records, costs=("slow: 0.2 % of samples take 31 % of decode time",)))
+    assert "5 samples with an error, 1 sample with a warning." in text
+    assert "Slow: 0.2 % of samples take 31 % of decode time." in text
+    assert f"ERROR crash: {CRASH.title} (5 samples) 0\\n.jpg: text 0 1\\n.jpg: text 1 2\\n.jpg: text 2 ... and 2 more" in text
+    assert f"What to do: {CRASH.advice.split('.')[0]}" in text
+    assert "Next: fastfeed audit /data/x --skip-list bad.jsonl" in text
+
+
+def test_a_part(capsys):
+    text = shown(capsys, result(sample(0), samples=1000, at_most=0.0123, complete=False))
+    assert "Audited 1 samples of a folder" in text
+    assert "with 95 % confidence at most 1.23% of all samples have an error" in text
+    assert "Time was up" in text
+
+
+def test_what_is_wrong_with_tars_is_no_samples(capsys):
+    found = replace(result(sample(0)), of_set=2)
+    assert "2.0 s: 2 findings about classes or tars." in shown(capsys, found)
+
+
+def test_the_costliest(capsys):
+    top = (Costliest("a.jpg", 0.5, 0.2, 0.2), Costliest("b.jpg", 0.25, 0.1, 0.3))
+    assert "The costliest 2 samples take 30% of the time; the first: a.jpg (500.0 ms), b.jpg (250.0 ms)." in shown(
+        capsys, result(sample(0), costliest=top)
+    )
+
+
+def test_what_comes_next(capsys):
+    ends = {
+        "folder": "fastfeed.open('/data/x', skip='s.jsonl')", "packed": "fastfeed.open('/data/x', skip='s.jsonl')",
+        "python": "DataLoader(..., skip='s.jsonl')",
+    }  # fmt: skip
+    for kind, end in ends.items():
+        assert shown(capsys, result(sample(0), kind=kind, report="/r.jsonl"), skip_list="s.jsonl").endswith(end)
+    assert "fastfeed pack /data/x DST --exclude s.jsonl" in shown(capsys, result(sample(0)), skip_list="s.jsonl")
