@@ -12,7 +12,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
-import numpy as np
+import torch
 from PIL import Image
 from PIL.Image import Resampling, Transpose
 from torch import nn
@@ -214,7 +214,8 @@ def _drawn_place_v2(size: tuple[int, int]) -> Draw:
 
 
 def _flip(way: Transpose, own: Any, _: bool) -> Step:  # noqa: ANN401, FBT001
-    return steps.Flip(float(np.float32(own.p)), way)  # a tensor of float32 is what torchvision compares with
+    # What torchvision compares with is rounded as its tensors are.
+    return steps.Flip(torch.tensor(float(own.p), device="cpu").item(), way)
 
 
 def _nothing(own: Any, _: bool) -> Step:  # noqa: ANN401, ARG001, FBT001
