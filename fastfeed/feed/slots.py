@@ -294,9 +294,10 @@ class Shelf:
 
     def forget_the_dead(self) -> None:
         """Let go of the slots of workers that have ended; tensors that were handed out keep theirs."""
-        for key in [key for key in self._tables if not os.path.exists(f"/proc/{key[0]}")]:
-            del self._tables[key]
-            self._memories.pop(key, None)
+        for key in list(self._tables):  # of the moment: the thread that receives may put another there
+            if not os.path.exists(f"/proc/{key[0]}"):
+                self._tables.pop(key, None)
+                self._memories.pop(key, None)
 
 
 def _seen_by_two() -> None:

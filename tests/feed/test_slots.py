@@ -248,6 +248,21 @@ def test_a_fork_while_another_thread_receives_marks_all_that_is_on_loan():
     assert None not in kept
 
 
+def test_the_dead_are_forgotten_while_another_thread_receives(shelf):
+    first = handed(Slots(1))
+    receiving = threading.Thread(target=lambda: [handed(Slots(1)) for _ in range(100)])
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    receiving.start()
+    try:
+        while receiving.is_alive():
+            shelf.forget_the_dead()
+    finally:
+        receiving.join()
+        sys.setswitchinterval(before)
+    assert len(shelf._tables) == 101 and first[0].shape == SHAPE
+
+
 def test_a_slot_comes_back_though_its_last_loan_is_only_just_ending(shelf):
     slots = Slots(1)
     batch = handed(slots)
