@@ -53,6 +53,8 @@ class _Slot:
         self.number, self.size_bytes = number, size_bytes
         self.start = int(self.memory.ctypes.data)
         """Its address here."""
+        self.used_bytes = 0
+        """By the batch that is in it: what its tensors share, though one that was made of an array may know of less."""
         self.seen: tuple[weakref.ref[Any], ...] = ()
         """The array over it that this process's own tensor holds, and the tensor's storage: see _Loan.tensor."""
 
@@ -92,6 +94,7 @@ class Slots:
             return None
         self._states[slot.number] = _TAKEN
         self._open.append(slot)
+        slot.used_bytes = size_bytes
         view = slot.memory[:size_bytes]
         found = torch.from_numpy(view).view(dtype).view(shape)
         slot.seen = weakref.ref(view), weakref.ref(found.untyped_storage())
@@ -165,7 +168,7 @@ class Slots:
         table, self._table.file = self._table.file, None
         file, slot.file = slot.file, None
         offset = int(data.storage_offset()) * data.element_size()  # an empty tensor has no address
-        layout = Layout(tuple(data.shape), data.stride(), offset, data.dtype, int(data.untyped_storage().nbytes()))
+        layout = Layout(tuple(data.shape), data.stride(), offset, data.dtype, slot.used_bytes)
         return Ticket(token, self.key, slot.number, layout, table, file)
 
 

@@ -305,6 +305,19 @@ def test_tensors_of_a_batch_that_share_a_slot_keep_it_together(made_of, kept):
     assert handed(slots) is not None
 
 
+def test_a_tensor_of_an_array_that_sees_a_part_comes_with_the_whole():
+    slots = Slots(1)
+    made = taken(slots, SHAPE).random_(0, 256)
+    expected = made.clone()
+    part = torch.from_numpy(made.numpy()[:2])  # a storage of its own, which ends with the part
+    sent = slots.handed([part, made], TOKEN)
+    del made, part
+    batch = ForkingPickler.loads(ForkingPickler.dumps(sent))
+    assert equal(batch, [expected[:2], expected])
+    batch[0][1] = 7
+    assert bool((batch[1][1] == 7).all())  # one memory, as before
+
+
 @pytest.mark.parametrize("address", [torch.Tensor.numpy, torch.utils.dlpack.from_dlpack])
 def test_what_has_the_address_keeps_it_though_the_tensor_moves_to_shared_memory(address):
     slots = Slots(1)
