@@ -37,8 +37,10 @@ _OTHER_FRAMES = frozenset({0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE,
 """Lossless, hierarchical, arithmetic: Pillow decides about them."""
 _SOS, _EOI, _RST0, _DRI = 0xDA, 0xD9, 0xD0, 0xDD
 _TABLES = frozenset({0xC4, 0xDB, 0xFE, *range(0xE0, 0xF0)})
-"""Segments that may stand before a scan: Huffman and quantisation tables, restart interval, comment, applications' own."""
-_READ_BY_PILLOW = {0xE0: (7, b"?"), 0xE2: (14, b"MPF\0"), 0xED: (0, b"Photoshop 3.0\0"), 0xEE: (7, b"?")}
+"""Segments that may stand before a scan and say nothing here: Huffman and quantisation tables, comment, applications' own."""
+_READ_BY_PILLOW: dict[int, tuple[int, tuple[bytes, ...]]] = {
+    0xE0: (7, ()), 0xE2: (14, (b"MPF\0",)), 0xED: (0, (b"Photoshop 3.0\0",)), 0xEE: (7, ()),
+}  # fmt: skip
 """JFIF, MPF and ICC, Photoshop, Adobe: bytes that Pillow wants in such a segment, and the beginning of those that it looks into
 further, where it may find something wrong."""
 _BEGINNING = 14
