@@ -128,13 +128,18 @@ class Arrays:
             return picture.array(), lambda pixels: compose(image=pixels)["image"]
         restore = _restoring(compose, self._first)
         try:
-            return self._part(picture)
+            return self._part(picture, restore)
         except Exception:
             restore()
             raise
 
-    def _part(self, picture: Picture) -> tuple[Pixels, Callable[[Any], Any]]:
-        """The pixels that the first step needs, and what makes the result of them."""
+    def _part(self, picture: Picture, restore: Callable[[], None]) -> tuple[Pixels, Callable[[Any], Any]]:
+        """The pixels that the first step needs, and what makes the result of them.
+
+        Args:
+            picture: The whole.
+            restore: Puts the random numbers back to before this.
+        """
         compose, first = self._compose, self._first
         if compose.py_random.random() >= compose.p:
             return picture.array(), lambda pixels: pixels
@@ -144,6 +149,8 @@ class Arrays:
         try:
             box, params = self._drawn(picture.height, picture.width)
         except Exception:  # noqa: BLE001 - an image too small: the step raises it again where it is called
+            restore()
+            compose.py_random.random()  # the one behind which the steps begin: see above
             return picture.array(), partial(_behind, [first, *others])
         if box is not None:
             picture.crop(box)
