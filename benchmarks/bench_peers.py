@@ -170,7 +170,7 @@ class Bench:
         self.source = photos_of(self.args, self.home)
         os.sync()
         for part, listed in wanted.items():
-            able = [one for one in listed if self.peers.get(one.peer, {}).get("versions") and self.is_packed(one)]
+            able = [one for one in listed if "versions" in self.peers.get(one.peer, {}) and self.is_packed(one)]
             self.parts[part] = {one.name: [] for one in able}
             for number in range(self.args.rounds):
                 self.round(part, able, number)

@@ -141,7 +141,7 @@ def child(order: Record) -> Record:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = arguments(__doc__, rounds=5)
-    parser.add_argument("--photos", metavar="DIR", help="class folders of photos (default: shared/data, else made)")
+    parser.add_argument("--photos", metavar="DIR", help="class folders of photos (default: the sample photos, or made ones)")
     parser.add_argument("--photo-files", type=int, default=200, help="at most so many of them (default 200)")
     return parser.parse_args()
 

@@ -46,7 +46,8 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
 
     Args:
         path: The folder of one dataset: the destination of pack, or the split's folder in it.
-        transform: Called with the image of a pair, or with the dict of a sample; or a mapping field -> function for dicts.
+        transform: Called with the image of a pair, or with the dict of a sample; or a mapping field -> function for dicts,
+            of which the function of the image is called first.
             For an image it may also be a Compose of albumentations, called with image=array, or fastfeed.Views.
         target_transform: Called with the target of a pair, or with the class of a dict.
         decode: How images are decoded where the first steps of the transform are known (feed/decode). "exact": each pixel as
@@ -277,10 +278,15 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
             image, target = values[self._pair_image], values[CLASS_FIELD]
             image = image if transform is None else _called(transform, image)  # first, as ImageFolder does
             return image, target if of_target is None else of_target(target)
+        functions = dict(transform) if isinstance(transform, Mapping) else {}
+        image_field = self._fusible
+        if image_field in values and image_field in functions:
+            # First, as in a pair: where its steps are known, some of its random numbers were drawn while it was decoded.
+            values[image_field] = _called(functions.pop(image_field), values[image_field])
         if of_target is not None and CLASS_FIELD in values:
             values[CLASS_FIELD] = of_target(values[CLASS_FIELD])
         if isinstance(transform, Mapping):
-            return {name: _called(transform[name], value) if name in transform else value for name, value in values.items()}
+            return {name: _called(functions[name], value) if name in functions else value for name, value in values.items()}
         return values if transform is None else transform(values)
 
     def open(self, index: int, field: str) -> BinaryIO:

@@ -172,6 +172,9 @@ class Passage:
             data: The batch.
             size_bytes: Of its tensors and arrays.
             tensors: How many.
+
+        Raises:
+            Exception: What pickling raises.
         """
         sent, storages, left_bytes = data, storages_of(data), size_bytes
         slots = self._slots
@@ -182,7 +185,12 @@ class Passage:
             storages = [storage for storage in storages if storage.data_ptr() not in gone]
             left_bytes, tensors = sum(storage.nbytes() for storage in storages), len(storages)
         why = self._against(storages, left_bytes)
-        return Crossing(self.token, Parcel(sent, files=self.files) if why else sent, size_bytes, tensors, why)
+        try:
+            return Crossing(self.token, Parcel(sent, files=self.files) if why else sent, size_bytes, tensors, why)
+        except Exception:
+            if slots is not None and in_slots:  # what opens slots on the other side goes with the first batch, and is lost
+                self._slots = Slots(slots.most)
+            raise
 
     def _against(self, storages: list[torch.UntypedStorage], size_bytes: int) -> str:
         """Why a batch goes past /dev/shm; "" where all of it is there now."""

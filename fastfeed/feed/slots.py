@@ -53,8 +53,10 @@ class _Slot:
         self.number, self.size_bytes = number, size_bytes
         self.start = int(self.memory.ctypes.data)
         """Its address here."""
-        self.seen: weakref.ref[NDArray[np.uint8]] | None = None
-        """The array over it that this process's own tensor holds."""
+        self.used_bytes = 0
+        """By the batch that is in it: what its tensors share, though one that was made of an array may know of less."""
+        self.seen: tuple[weakref.ref[Any], ...] = ()
+        """The array over it that this process's own tensor holds, and the tensor's storage: see _Loan.tensor."""
 
     def give_up(self) -> None:
         """Its memory is others' from now on: no batch fits any more."""
@@ -92,9 +94,11 @@ class Slots:
             return None
         self._states[slot.number] = _TAKEN
         self._open.append(slot)
+        slot.used_bytes = size_bytes
         view = slot.memory[:size_bytes]
-        slot.seen = weakref.ref(view)
-        return torch.from_numpy(view).view(dtype).view(shape)
+        found = torch.from_numpy(view).view(dtype).view(shape)
+        slot.seen = weakref.ref(view), weakref.ref(found.untyped_storage())
+        return found
 
     @property
     def _states(self) -> NDArray[np.uint8]:
@@ -109,7 +113,7 @@ class Slots:
                 slot.give_up()
                 self._states[slot.number] = _FREE
         unseen = [
-            slot for slot in self._slots if self._states[slot.number] == _FREE and (slot.seen is None or slot.seen() is None)
+            slot for slot in self._slots if self._states[slot.number] == _FREE and all(seen() is None for seen in slot.seen)
         ]
         fitting = [slot for slot in unseen if size_bytes <= slot.size_bytes <= 2 * size_bytes]
         if fitting:
@@ -137,30 +141,34 @@ class Slots:
             token: Names what the other side keeps its mappings in.
         """
         sent: set[int] = set()
-        found = self._replaced(data, token, sent)
+        found = self._replaced(data, token, sent, {})
         self._open = [slot for slot in self._open if slot.number not in sent]
         return found
 
-    def _replaced(self, data: Any, token: int, sent: set[int]) -> Any:  # noqa: ANN401
+    def _replaced(self, data: Any, token: int, sent: set[int], known: dict[int, Any]) -> Any:  # noqa: ANN401
+        """Known are the lists and dicts that were met, by id: one may be there twice, or contain itself."""
         kind = type(data)
         if kind is torch.Tensor:
             for slot in self._open:
                 if _lies_in(data, slot):
                     sent.add(slot.number)
                     return self._ticket(slot, data, token)
-            return data
-        if kind is list or kind is tuple:
-            return kind(self._replaced(part, token, sent) for part in data)
-        if kind is dict:
-            return {name: self._replaced(part, token, sent) for name, part in data.items()}
-        return data
+        elif kind is tuple:
+            return tuple(self._replaced(part, token, sent, known) for part in data)
+        elif kind is list and id(data) not in known:
+            known[id(data)] = found = list[Any]()
+            found.extend(self._replaced(part, token, sent, known) for part in data)
+        elif kind is dict and id(data) not in known:
+            known[id(data)] = named = dict[Any, Any]()
+            named.update((name, self._replaced(part, token, sent, known)) for name, part in data.items())
+        return known.get(id(data), data)
 
     def _ticket(self, slot: _Slot, data: torch.Tensor, token: int) -> "Ticket":
         assert self._table is not None
         table, self._table.file = self._table.file, None
         file, slot.file = slot.file, None
         offset = int(data.storage_offset()) * data.element_size()  # an empty tensor has no address
-        layout = Layout(tuple(data.shape), data.stride(), offset, data.dtype, int(data.untyped_storage().nbytes()))
+        layout = Layout(tuple(data.shape), data.stride(), offset, data.dtype, slot.used_bytes)
         return Ticket(token, self.key, slot.number, layout, table, file)
 
 
@@ -215,6 +223,8 @@ class _Loan:
         """The array over it that tensors hold."""
         self.forked = False
         """Another process may see it, too."""
+        self._process = os.getpid()
+        """Which alone gives the slot back."""
         _LOANS.add(self)
 
     def tensor(self, size_bytes: int) -> torch.Tensor:
@@ -236,9 +246,11 @@ class _Loan:
 
     def _gone(self, watch: weakref.ref[Any]) -> None:
         self._watched.remove(watch)
-        if self._watched or self not in _LOANS:
+        if self._watched:
             return
         _LOANS.discard(self)
+        if self._process != os.getpid():
+            return
         memories = self._memories()
         if self.forked and memories is not None:
             memories.pop(self._number, None)
@@ -275,7 +287,8 @@ class Shelf:
         if file is not None:
             memories[number] = file.mapped()
         loan = self._loans.get((key, number))
-        if loan is None or file is not None:
+        # One that has just ended may still be there, held by the thread in which it ends.
+        if loan is None or loan not in _LOANS or file is not None:
             loan = self._loans[key, number] = _Loan(memories, self._tables[key], number)
         flat = loan.tensor(layout.size_bytes)[layout.offset :]
         size_bytes = layout.dtype.itemsize
@@ -284,25 +297,21 @@ class Shelf:
 
     def forget_the_dead(self) -> None:
         """Let go of the slots of workers that have ended; tensors that were handed out keep theirs."""
-        for key in [key for key in self._tables if not os.path.exists(f"/proc/{key[0]}")]:
-            del self._tables[key]
-            self._memories.pop(key, None)
+        for key in list(self._tables):  # of the moment: the thread that receives may put another there
+            if not os.path.exists(f"/proc/{key[0]}"):
+                self._tables.pop(key, None)
+                self._memories.pop(key, None)
 
 
 def _seen_by_two() -> None:
     """This process forks: what is on loan is seen by two processes from now on, so its memory is not used again."""
-    for loan in _LOANS:
+    for loan in _LOANS.copy():  # in one go: other threads lend and take back meanwhile
         loan.forked = True
-
-
-def _seen_by_another() -> None:
-    """This process was forked: the slots are its parent's."""
-    _LOANS.clear()
 
 
 _KEYS = count()
 _LOANS: set[_Loan] = set()
-"""What is on loan in this process."""
+"""What is on loan in this process, and what was in its parent when it was forked: memory that may be seen stays mapped."""
 _SHELVES: weakref.WeakValueDictionary[int, Shelf] = weakref.WeakValueDictionary()
 # Before and after: between the two another thread may receive a batch.
-os.register_at_fork(before=_seen_by_two, after_in_parent=_seen_by_two, after_in_child=_seen_by_another)
+os.register_at_fork(before=_seen_by_two, after_in_parent=_seen_by_two)

@@ -30,7 +30,7 @@ class Reader(Protocol):
     ) -> Sequence[Sequence[bytes | memoryview]]:
         """The payloads of many samples: a sequence a sample, in the order of wanted.
 
-        If they are fleeting, this thread's next fleeting ones may lie in the same memory.
+        If they are fleeting, this thread's next fleeting ones may lie in the same memory, once nobody looks at these any more.
         """
 
     def read_part(self, position: int, place: Place, start: int, stop: int) -> bytes:
@@ -58,12 +58,21 @@ class _Kept(threading.local):
         self._memory = bytearray()
 
     def of(self, size_bytes: int) -> memoryview:
-        """Memory of this size; what was given before is overwritten."""
+        """Memory of this size: that which was given before, if there is no view of it any more."""
         if size_bytes > KEPT_BYTES:
             return memoryview(bytearray(size_bytes))
-        if len(self._memory) < size_bytes:
+        if len(self._memory) < size_bytes or self._is_seen():
             self._memory = bytearray(min(KEPT_BYTES, size_bytes + size_bytes // 4))
         return memoryview(self._memory)[:size_bytes]
+
+    def _is_seen(self) -> bool:
+        """Whether there are views: a batch is being made, and what makes one of its samples reads another batch."""
+        try:
+            self._memory.append(0)  # Python lets no bytearray grow of which there are views
+        except BufferError:
+            return True
+        self._memory.pop()
+        return False
 
 
 _KEPT = _Kept()
@@ -110,8 +119,8 @@ class MemberReader:
 
         Args:
             wanted: (position, places) of each sample; the places of one sample lie in one shard.
-            fleeting: They are done with when this thread asks for the next fleeting ones, so memory can be used again: a third
-                of the time of reading photos is for memory that is new.
+            fleeting: They are let go of soon, so that this thread's memory for them can be used again: a third of the time of
+                reading photos is for memory that is new.
 
         Returns:
             A list a sample, in the order of wanted; a view a member. All views share one buffer that nobody else has.

@@ -46,6 +46,28 @@ def test_dicts_are_batched_where_they_lie(captioned):
         list(fastfeed.DataLoader(dataset, 4, num_workers=0))
 
 
+def test_the_image_of_a_dict_draws_before_other_fields_and_the_target(tmp_path):
+    files: dict[str, Any] = {}
+    for number in range(2):  # a gray one is not transformed while it is decoded
+        image = photo(number, (40, 30)).convert("L" if number else "RGB")
+        files |= {f"a/{number}.jpg": encoded(image), f"a/{number}.caption.txt": "words"}
+    packed(tree(tmp_path / "source", files), tmp_path / "packed")
+    image = transforms.Compose([transforms.RandomResizedCrop(12), transforms.ColorJitter(0.5), transforms.PILToTensor()])
+
+    def drawn(_: object) -> float:
+        return torch.rand(1).item()
+
+    plain = fastfeed.open(tmp_path / "packed")
+    dataset = fastfeed.open(tmp_path / "packed", {"caption.txt": drawn, "jpg": image}, target_transform=drawn, decode="exact")
+    for at in range(2):
+        torch.manual_seed(at)
+        expected, target, caption = image(plain[at]["jpg"]), drawn(0), drawn("words")
+        torch.manual_seed(at)
+        sample = dataset[at]
+        assert list(sample) == ["caption.txt", "cls", "jpg"] and torch.equal(sample["jpg"], expected)
+        assert (sample["cls"], sample["caption.txt"]) == (target, caption)
+
+
 @pytest.mark.parametrize(("options", "why"), [
     ({"transform": len}, "a function of whole samples"), ({}, "they have no transform"),
     ({"transform": {"txt": len}}, "they have no transform"),
@@ -55,6 +77,22 @@ def test_dicts_are_batched_where_they_lie(captioned):
 def test_why_nothing_is_done_while_decoding(captioned, options, why):
     assert why in fastfeed.open(captioned, **options).decoding[0]
     assert fastfeed.open(captioned, fields=["txt"]).decoding == ()
+
+
+def test_what_makes_a_sample_may_read_another_batch(tmp_path):
+    crop = transforms.Compose([transforms.CenterCrop(12), transforms.PILToTensor()])
+    for name, first in (("one", 0), ("other", 5)):
+        files = {f"a/{number}.jpg": encoded(photo(first + number, (40, 30))) for number in range(3)}
+        packed(tree(tmp_path / name, files), tmp_path / f"{name} packed")
+    other = fastfeed.DataLoader(fastfeed.open(tmp_path / "other packed", crop), 3, num_workers=0)
+
+    def target(given: int) -> int:
+        next(iter(other))
+        return given
+
+    path = tmp_path / "one packed"
+    images, targets = next(iter(fastfeed.DataLoader(fastfeed.open(path, crop, target_transform=target), 3, num_workers=0)))
+    assert torch.equal(images, torch.stack([image for image, _ in fastfeed.open(path, crop)])) and targets.tolist() == [0] * 3
 
 
 def test_two_images_of_a_sample_may_have_to_fit_each_other(tmp_path):

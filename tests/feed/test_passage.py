@@ -9,6 +9,7 @@ from torch.utils.data import default_collate
 
 from fastfeed.errors import UsageError
 from fastfeed.feed.passage import SMALL_BYTES, SPARE_BYTES, can_start, passage_of
+from fastfeed.feed.slots import Slots
 
 BIG = torch.zeros(SMALL_BYTES)
 
@@ -139,3 +140,15 @@ def test_whether_workers_can_start(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING, "fastfeed.loader"):
         assert not can_start(torch_numbers=False)
     assert "without workers, which gives the same batches" in caplog.text
+
+
+def test_slots_work_behind_a_batch_that_cannot_be_sent():
+    passage = opened()
+    passage._slots = Slots(2)
+    made, not_a_leaf = passage.memory((2 * SMALL_BYTES,), dtype=torch.uint8), torch.ones(3, requires_grad=True) * 2
+    with pytest.raises(RuntimeError, match="non-leaf"):
+        passage.sent([made, not_a_leaf], 2 * SMALL_BYTES, 2)
+    for number in range(3):
+        made = passage.memory((2 * SMALL_BYTES,), dtype=torch.uint8).fill_(number)
+        found, why = crossed(passage, [made], 2 * SMALL_BYTES)
+        assert why == "" and torch.equal(found[0], made) and not found[0].is_shared()

@@ -5,6 +5,8 @@ import gc
 import os
 import pickle
 import random
+import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 from loading import Numbers, equal
 from torch import multiprocessing
 
+from fastfeed.feed import slots as module
 from fastfeed.feed.loader import DataLoader
 from fastfeed.feed.slots import Shelf, Slots
 
@@ -119,6 +122,17 @@ def test_the_worker_own_tensor_counts_as_well():
     assert slots.take(SHAPE, torch.uint8) is not None
 
 
+def test_an_array_keeps_it_in_the_worker_though_the_tensor_moves_to_shared_memory():
+    slots = Slots(1)
+    made = taken(slots, SHAPE).fill_(1)
+    seen = made.numpy()
+    made.share_memory_()
+    del made
+    assert slots.take(SHAPE, torch.uint8) is None and seen.min() == 1
+    del seen
+    assert slots.take(SHAPE, torch.uint8) is not None
+
+
 def test_what_was_taken_and_not_sent_comes_back():
     slots = Slots(1)
     for _ in range(3):
@@ -136,6 +150,16 @@ def test_parts_and_other_shapes_of_a_slot_arrive_as_they_are():
     sent = slots.handed({"whole": made, "part": (made[1:3, ::2], made.t())}, TOKEN)
     found = ForkingPickler.loads(ForkingPickler.dumps(sent))
     assert equal(found, expected) and found["part"][1].stride() == (1, 6)
+
+
+def test_lists_and_dicts_that_are_there_twice_are_one_afterwards():
+    slots, part = Slots(1), [1]
+    made = taken(slots, SHAPE).fill_(1)
+    batch: list[Any] = [made, part, {"part": part, "parts": (part,)}]
+    batch.append(batch)
+    found = ForkingPickler.loads(ForkingPickler.dumps(slots.handed(batch, TOKEN)))
+    assert torch.equal(found[0], made) and found[3] is found
+    assert found[1] is found[2]["part"] is found[2]["parts"][0] and found[1] == [1]
 
 
 def test_batches_of_other_sizes_replace_slots():
@@ -189,6 +213,67 @@ def test_a_forked_process_gives_nothing_back():
     assert handed(slots) is None and batch.shape == SHAPE
 
 
+def test_memory_that_a_forked_process_sees_stays_there_without_tensor_and_loader(shelf):
+    slots = Slots(1)
+    batch = handed(slots)[0]
+    seen, expected = batch.numpy(), batch.tolist()
+    child = os.fork()
+    if not child:
+        shelf._memories.clear()
+        batch.share_memory_()
+        gc.collect()
+        os._exit(0 if seen.tolist() == expected else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_fork_while_another_thread_receives_marks_all_that_is_on_loan():
+    slots = Slots(30)
+    kept = [handed(slots) for _ in range(25)]
+    stopping, before = threading.Event(), sys.getswitchinterval()
+
+    def receive() -> None:
+        while not stopping.is_set():
+            handed(slots)
+
+    thread = threading.Thread(target=receive)
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        for _ in range(3000):
+            module._seen_by_two()  # a fork each would take a minute
+    finally:
+        stopping.set()
+        thread.join()
+        sys.setswitchinterval(before)
+    assert None not in kept
+
+
+def test_the_dead_are_forgotten_while_another_thread_receives(shelf):
+    first = handed(Slots(1))
+    receiving = threading.Thread(target=lambda: [handed(Slots(1)) for _ in range(100)])
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    receiving.start()
+    try:
+        while receiving.is_alive():
+            shelf.forget_the_dead()
+    finally:
+        receiving.join()
+        sys.setswitchinterval(before)
+    assert len(shelf._tables) == 101 and first[0].shape == SHAPE
+
+
+def test_a_slot_comes_back_though_its_last_loan_is_only_just_ending(shelf):
+    slots = Slots(1)
+    batch = handed(slots)
+    (ending,) = shelf._loans.values()  # as the thread has it in which the batch dies
+    del batch
+    batch = handed(slots)
+    assert batch is not None and list(shelf._loans.values()) != [ending]
+    del batch
+    assert handed(slots) is not None
+
+
 def two_views(batch: list[torch.Tensor]) -> list[torch.Tensor]:
     return [batch[0], batch[0][1:, ::2]]
 
@@ -218,6 +303,19 @@ def test_tensors_of_a_batch_that_share_a_slot_keep_it_together(made_of, kept):
     assert handed(slots) is None and torch.equal(seen, expected_seen)
     del seen
     assert handed(slots) is not None
+
+
+def test_a_tensor_of_an_array_that_sees_a_part_comes_with_the_whole():
+    slots = Slots(1)
+    made = taken(slots, SHAPE).random_(0, 256)
+    expected = made.clone()
+    part = torch.from_numpy(made.numpy()[:2])  # a storage of its own, which ends with the part
+    sent = slots.handed([part, made], TOKEN)
+    del made, part
+    batch = ForkingPickler.loads(ForkingPickler.dumps(sent))
+    assert equal(batch, [expected[:2], expected])
+    batch[0][1] = 7
+    assert bool((batch[1][1] == 7).all())  # one memory, as before
 
 
 @pytest.mark.parametrize("address", [torch.Tensor.numpy, torch.utils.dlpack.from_dlpack])

@@ -70,6 +70,18 @@ def test_a_batch_is_one_buffer_read_in_storage_order(dataset: Path):
     assert all(not view.readonly for views in found for view in views)
 
 
+def test_fleeting_ones_lie_in_the_same_memory_once_nobody_looks_at_those_before(reader: MemberReader):
+    wanted = [[(position, places(reader, position))] for position in range(2)]
+    expected = [[bytes(view) for view in reader.read_batch(each)[0]] for each in wanted]
+    first = reader.read_batch(wanted[0], fleeting=True)[0]
+    second = reader.read_batch(wanted[1], fleeting=True)[0]  # what makes a sample of a batch may read another one
+    assert [[bytes(view) for view in views] for views in (first, second)] == expected
+    assert first[0].obj is not second[0].obj
+    memory = second[0].obj
+    del second
+    assert reader.read_batch(wanted[0], fleeting=True)[0][0].obj is memory
+
+
 def test_nothing_wanted_is_nothing_read(reader: MemberReader):
     assert reader.read_batch([]) == []
     assert reader.read_batch([(0, []), (1, [])]) == [[], []]

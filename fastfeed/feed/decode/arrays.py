@@ -119,6 +119,9 @@ class Arrays:
     def begun(self, picture: Picture) -> tuple[Pixels, Callable[[Any], Any]]:
         """The pixels that are needed, and what makes the result of them.
 
+        Where it raises, numbers of albumentations' generators were drawn, unlike torch's elsewhere: keeping their states would
+        take 40 us an image.
+
         Raises:
             Exception: What Pillow raises, or the step.
         """
@@ -133,7 +136,7 @@ class Arrays:
         try:
             box, params = self._drawn(picture.height, picture.width)
         except Exception:  # noqa: BLE001 - an image too small: the step raises it again where it is called
-            return picture.array(), partial(_behind, [first, *others])
+            return picture.array(), partial(_behind, [partial(first, force_apply=True), *others])  # that was drawn already
         if box is not None:
             picture.crop(box)
         return picture.array(), lambda pixels: _behind(others, np.ascontiguousarray(first.apply(pixels, **params)))

@@ -80,7 +80,7 @@ class Images:
     def decoded(self, data: bytes | memoryview, rows: Rows | None = None) -> "Begun":
         """The image of a file, with what is done while decoding.
 
-        Where it raises, no random number was drawn, as if the image had been decoded first.
+        Where it raises, no random number was drawn, as if the image had been decoded first; except of albumentations' own.
 
         Raises:
             Exception: What Pillow raises.

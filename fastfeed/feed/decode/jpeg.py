@@ -37,8 +37,10 @@ _OTHER_FRAMES = frozenset({0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE,
 """Lossless, hierarchical, arithmetic: Pillow decides about them."""
 _SOS, _EOI, _RST0, _DRI = 0xDA, 0xD9, 0xD0, 0xDD
 _TABLES = frozenset({0xC4, 0xDB, 0xFE, *range(0xE0, 0xF0)})
-"""Segments that may stand before a scan: Huffman and quantisation tables, restart interval, comment, applications' own."""
-_READ_BY_PILLOW = {0xE0: (7, b"?"), 0xE2: (14, b"MPF\0"), 0xED: (0, b"Photoshop 3.0\0"), 0xEE: (7, b"?")}
+"""Segments that may stand before a scan and say nothing here: Huffman and quantisation tables, comment, applications' own."""
+_READ_BY_PILLOW: dict[int, tuple[int, tuple[bytes, ...]]] = {
+    0xE0: (7, ()), 0xE2: (14, (b"MPF\0",)), 0xED: (0, (b"Photoshop 3.0\0",)), 0xEE: (7, ()),
+}  # fmt: skip
 """JFIF, MPF and ICC, Photoshop, Adobe: bytes that Pillow wants in such a segment, and the beginning of those that it looks into
 further, where it may find something wrong."""
 _BEGINNING = 14
@@ -47,6 +49,9 @@ _MARK = 0xFF
 _GRAY, _COLOUR = 1, 3
 _BITS = _BLOCK = 8
 _RESTARTS = 8
+_END = b"\xff\xd9"
+_BEHIND_ROWS = tuple(bytes((_MARK, _RST0 + number)) for number in range(_RESTARTS))
+"""The markers between rows, in turn."""
 _HARMLESS = re.compile("extraneous bytes before marker 0xd[0-79]")
 """What the decoder says of the rows that a smaller height left over. It tells its first warning: there was none before."""
 _OTHER_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
@@ -203,7 +208,7 @@ def decode(  # noqa: PLR0917
     Raises:
         Odd: The decoder warns or refuses: Pillow decides about this file.
     """
-    if rows is not None and len(rows) > 2:  # noqa: PLR2004 - two places are one row
+    if rows is not None:
         cut, first, height = _cut_rows(data, header, top, bottom, rows)
         return _run(cut, header.width, height, first, colours)
     _, height = _needed(header, top, bottom)
@@ -244,7 +249,7 @@ def _ends(data: bytes | memoryview, header: Header) -> bool:
 
     Of a marker that is no business of a scan the decoder tells, but not behind a restart that was left over.
     """
-    if data[-2:] != b"\xff\xd9":
+    if data[-2:] != _END:
         return False
     if not header.restarts:
         return True
@@ -261,6 +266,9 @@ def _cut_rows(  # noqa: PLR0917
         raise Odd("rows of another file")
     needed, end = _needed(header, top, bottom)
     above, below = needed // step, -(-end // step) - 1
+    # Checksums prove the file, not the index: between wrong places there may be other rows, decoded without a warning.
+    if not _is_marked(data, rows, below) or (above and not _is_marked(data, rows, above - 1)):
+        raise Odd("rows of another file")
     start, stop = int(rows[above]), int(rows[below + 1])
     head = int(rows[0])
     first = above * step
@@ -269,13 +277,21 @@ def _cut_rows(  # noqa: PLR0917
     part[header.height_at : header.height_at + 2] = height.to_bytes(2, "big")
     part += data[start:stop]
     if below == last:
-        part += b"\xff\xd9"
+        part += _END
     else:
         part[-1] = _EOI  # where the restart marker of the row behind it stood
     inner = rows[above + 1 : below + 1].astype(np.int64) - (start - head + 1)
     if len(inner) and above % _RESTARTS:
         np.frombuffer(part, dtype=np.uint8)[inner] = _RST0 + np.arange(len(inner), dtype=np.uint8) % _RESTARTS
     return part, first, height
+
+
+def _is_marked(data: bytes | memoryview, rows: Rows, row: int) -> bool:
+    """Whether a row ends with its marker where the next begins, or the last with the end marker."""
+    end = int(rows[row + 1])
+    if row == len(rows) - 2:
+        return data[end : end + 2] == _END
+    return data[end - 2 : end] == _BEHIND_ROWS[row % _RESTARTS]
 
 
 def _run(  # noqa: PLR0917

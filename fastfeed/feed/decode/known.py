@@ -12,7 +12,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
-import numpy as np
+import torch
 from PIL import Image
 from PIL.Image import Resampling, Transpose
 from torch import nn
@@ -214,7 +214,8 @@ def _drawn_place_v2(size: tuple[int, int]) -> Draw:
 
 
 def _flip(way: Transpose, own: Any, _: bool) -> Step:  # noqa: ANN401, FBT001
-    return steps.Flip(float(np.float32(own.p)), way)  # a tensor of float32 is what torchvision compares with
+    # What torchvision compares with is rounded as its tensors are.
+    return steps.Flip(torch.tensor(float(own.p), device="cpu").item(), way)
 
 
 def _nothing(own: Any, _: bool) -> Step:  # noqa: ANN401, ARG001, FBT001
@@ -238,8 +239,8 @@ _READERS: dict[str, Callable[[Any, bool], Step]] = {
 def passed_on(own: Any) -> Any:  # noqa: ANN401 - any step
     """The transform that an object only hands its image to, as torchvision's training presets do; None where it does more.
 
-    Its class has no base and no methods but __init__, __repr__ and `def __call__(self, image): return self.transforms(image)`,
-    whatever the names.
+    Its class has no base and finds attributes as usual, and is called by
+    `def __call__(self, image): return self.transforms(image)`, whatever the names.
     """
     kind = type(own)
     call = vars(kind).get("__call__")
@@ -257,8 +258,6 @@ def _is_same_code(function: FunctionType, other: FunctionType) -> bool:
 
 def _converts_to_rgb(own: Any) -> bool:  # noqa: ANN401 - any step
     """Whether a function is `lambda image: image.convert("RGB")`, by its compiled code, whatever it is called."""
-    if not isinstance(own, FunctionType) and path_of(own) == f"{V1}.Lambda" and is_untouched(own):
-        own = own.lambd
     if not isinstance(own, FunctionType) or own.__closure__ or not _is_same_code(own, _CONVERTS):
         return False
     constants = [constant for constant in own.__code__.co_consts if constant is not None]

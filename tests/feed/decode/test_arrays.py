@@ -27,6 +27,7 @@ COMPOSES = {
     "centre": (partial(A.Compose, [A.CenterCrop(40, 30), TO_TENSOR]), "CenterCrop"),
     "padded": (partial(A.Compose, [A.CenterCrop(40, 300, pad_if_needed=True)]), "CenterCrop"),
     "too small": (partial(A.Compose, [A.CenterCrop(400, 300)]), "CenterCrop"),
+    "too small, sometimes": (partial(A.Compose, [A.RandomCrop(400, 300, p=0.5), A.HorizontalFlip()], p=0.8), "RandomCrop"),
     "evaluation": (partial(A.Compose, [A.SmallestMaxSize(64), A.CenterCrop(56, 56), A.Normalize(), TO_TENSOR]), None),
     "resized": (partial(A.Compose, [A.Resize(56, 56), A.HorizontalFlip()]), None),
     "one of": (partial(A.Compose, [A.OneOf([A.RandomCrop(9, 9), A.CenterCrop(9, 9)])]), None),

@@ -135,6 +135,19 @@ def test_rows_that_do_not_fit_the_file_are_odd():
             decode(data, header, 0, 20, "RGB", wrong.astype(np.uint32))
 
 
+@pytest.mark.parametrize(("top", "bottom"), [(0, 20), (100, 130), (270, 300)])
+def test_places_of_other_rows_are_odd(top, bottom):
+    data = jpeg((70, 300), restart_marker_rows=1, subsampling="4:4:4")
+    header, rows = read_header(data), scan_rows(data)
+    assert rows is not None
+    later, earlier = rows.copy(), rows.copy()
+    later[1:-1] = [*rows[2:-1], rows[-1] - 1]
+    earlier[1:-1] = [rows[0] + 1, *rows[1:-2]]
+    for wrong in (later, earlier):
+        with pytest.raises(Odd, match="rows of another file"):
+            decode(data, header, top, bottom, "RGB", wrong)
+
+
 def test_what_the_decoder_warns_of_is_odd():
     data = bytearray(jpeg((70, 90)))
     data[len(data) // 2 : len(data) // 2 + 2] = b"\xff\xd9"

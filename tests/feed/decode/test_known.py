@@ -81,6 +81,16 @@ def test_arguments():
 
 
 @pytest.mark.parametrize("kit", [v1, v2])
+def test_a_probability_is_rounded_as_tensors_are(kit):
+    torch.set_default_dtype(torch.float64)
+    try:
+        flip = step_of(kit.RandomHorizontalFlip(0.1), tensors=False)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert isinstance(flip, Flip) and flip.probability == 0.1
+
+
+@pytest.mark.parametrize("kit", [v1, v2])
 def test_a_crop_whose_ratio_was_changed_later_draws_as_torchvision_does(kit):
     """v2 computes its logarithm once."""
     own = kit.RandomResizedCrop(9)
