@@ -1,5 +1,6 @@
 """What decides how an audit is done."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TypedDict
@@ -26,6 +27,10 @@ class AuditConfig:
     """What loading one sample may take; by default four fifths of the memory that is left, shared by the workers."""
     hidden: bool = False
     """Of a folder: look also at what begins with a dot."""
+    baseline: str | os.PathLike[str] | None = None
+    """The report (jsonl=) of an earlier audit: only what is not in it counts."""
+    thumbnails: bool = True
+    """Whether the page (html=) shows flagged images."""
 
     def __post_init__(self) -> None:
         for name in ("workers", "sample"):
@@ -56,6 +61,8 @@ class AuditOptions(TypedDict, total=False):
     kill_after: float | None
     memory_limit: int | str | None
     hidden: bool
+    baseline: str | os.PathLike[str] | None
+    thumbnails: bool
 
 
 def audit_config(options: Mapping[str, object]) -> AuditConfig:

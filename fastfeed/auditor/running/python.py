@@ -137,6 +137,7 @@ class Indexed:
                 seen += beside.findings
                 record.size_bytes = (record.size_bytes or 0) + len(data)
                 if not number:
+                    record.thumbnail = beside.thumbnail
                     record.format, record.width, record.height = beside.format, beside.width, beside.height
                     record.mode, record.digest = beside.mode, beside.digest
         except OSError as error:

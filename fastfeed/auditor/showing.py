@@ -1,0 +1,81 @@
+"""The page of an audit in a file, with thumbnails made by children as the samples were: what kills a decoder kills no page."""
+
+import logging
+import os
+from collections.abc import Sequence
+
+from fastfeed.auditor.looking.look import DATA, TEXT
+from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.report.gather import Gathered
+from fastfeed.auditor.report.page import page
+from fastfeed.auditor.result import AuditResult
+from fastfeed.auditor.running.codes import CRASH, HANG, MEMORY, SPECIAL, TAKES_LONG, UNREADABLE
+from fastfeed.auditor.running.crew import Crew, Task
+from fastfeed.auditor.running.subject import How
+from fastfeed.disk import disk_error, publish
+from fastfeed.errors import WorkerDied
+from fastfeed.units import format_count
+
+LOG = logging.getLogger("fastfeed.audit")
+MOST_THUMBNAILS = 300
+MOST_BYTES = 3 << 20
+"""Of all thumbnails together, in base64."""
+KILL_SECONDS = 10.0
+"""A thumbnail that takes longer is left out."""
+_NEVER_AGAIN = frozenset(code.name for code in (CRASH, HANG, MEMORY, SPECIAL, TAKES_LONG, UNREADABLE))
+"""Samples with one of these are not loaded for the sake of a picture."""
+_THUMBNAIL = How(full=False, thumbnail=True)
+
+
+def write_page(path: str, result: AuditResult, gathered: Gathered, crew: Crew | None) -> None:
+    """Write the page, whole or not at all.
+
+    Args:
+        path: The file.
+        result: What was found.
+        gathered: Each record was given to it.
+        crew: Makes thumbnails; None for a page without them.
+
+    Raises:
+        DestinationError: It cannot be written.
+    """
+    rows = gathered.rows()
+    thumbnails, notes = thumbnails_of(rows, crew) if crew is not None and rows else ({}, [])
+    whole = page(result, gathered, thumbnails, notes=notes)
+    try:
+        publish(f"{path}.part", path, lambda file: file.write(whole))
+    except OSError as error:
+        raise disk_error(f"{path}: {error.strerror}", error.errno, os.path.dirname(path)) from error
+
+
+def thumbnails_of(rows: Sequence[SampleRecord], crew: Crew) -> tuple[dict[int, str], list[str]]:
+    """Thumbnails of flagged samples.
+
+    Args:
+        rows: Flagged samples.
+        crew: Not in use yet.
+
+    Returns:
+        JPEGs in base64 by position, and what a reader must know of them.
+    """
+    wanted = [record.index for record in rows if _may_be_seen(record)]
+    found, sum_bytes, notes = dict[int, str](), 0, list[str]()
+    try:
+        with crew:
+            crew.prepare()
+            for record in crew.run(Task(index, _THUMBNAIL) for index in wanted[:MOST_THUMBNAILS]):
+                if record.thumbnail is not None and sum_bytes + len(record.thumbnail) <= MOST_BYTES:
+                    found[record.index] = record.thumbnail
+                    sum_bytes += len(record.thumbnail)
+    except WorkerDied as error:
+        LOG.warning("some thumbnails are missing: %s", error)
+        notes.append("some thumbnails are missing: samples ended the processes that made them")
+    if len(wanted) > MOST_THUMBNAILS:
+        notes.append(f"{MOST_THUMBNAILS:,} of {format_count(len(wanted), 'flagged image')} were to have thumbnails")
+    return found, notes
+
+
+def _may_be_seen(record: SampleRecord) -> bool:
+    """Whether it is an image, and did nothing to the process that loaded it."""
+    is_image = record.format not in {None, DATA, TEXT}
+    return is_image and not any(found.code.name in _NEVER_AGAIN for found in record.findings)
