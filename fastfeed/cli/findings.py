@@ -48,8 +48,9 @@ def _headline(result: "AuditResult") -> str:
     found = ", ".join(f"{format_count(count, 'sample')} {what}" for count, what in counts if count)
     size = f"{format_size(result.size_bytes)} in " if result.size_bytes else ""
     took = f"{size}{format_seconds(result.seconds)}"
+    nothing = "nothing is wrong" if result.compared is None else "nothing new is wrong"
     where = "" if result.target in result.what else f" ({printable(result.target)})"
-    return f"Audited {of}{result.what}{where}, {took}: {found or 'nothing is wrong'}."
+    return f"Audited {of}{result.what}{where}, {took}: {found or nothing}."
 
 
 def _confidence(result: "AuditResult") -> Iterator[str]:

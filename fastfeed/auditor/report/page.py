@@ -14,6 +14,8 @@ from fastfeed.auditor.report.shares import shares
 from fastfeed.auditor.result import AuditResult
 from fastfeed.units import format_count, format_size
 
+_COSTLIEST = 10
+
 
 def page(result: AuditResult, gathered: Gathered, thumbnails: dict[int, str], *, notes: Sequence[str] = ()) -> bytes:
     """The whole page.
@@ -98,7 +100,7 @@ def _time(result: AuditResult, gathered: Gathered) -> list[Markup]:
     parts = [shares(gathered.groups, gathered.formats), element("h3", "Time against size"), scatter(gathered.points)]
     parts += [element("h3", "Stages"), tables.stages(result.stages)]
     if result.costliest:
-        parts += [element("h3", "The costliest samples, flagged or not"), tables.costliest(result.costliest)]
+        parts += [element("h3", "The costliest samples, flagged or not"), tables.costliest(result.costliest[:_COSTLIEST])]
     return parts
 
 

@@ -5,16 +5,13 @@ from collections.abc import Sequence
 from fastfeed.auditor.report.gather import FINE, FLAGGED, SLOW, Drawn, Point
 from fastfeed.auditor.report.markup import Markup, element, join
 from fastfeed.auditor.report.scale import Scale, linear_scale, log_scale
-from fastfeed.units import format_count, format_seconds, format_size
+from fastfeed.units import format_brief_seconds, format_count, format_size
 
 CLASSES = {FINE: "fine", FLAGGED: "flagged", SLOW: "slow"}
 """Of the style sheet."""
 _RADIUS = {FINE: 2.5, FLAGGED: 4, SLOW: 4}
 _HEIGHT = 340
-_BELOW = 26
-"""Pixels for the ticks below."""
 _LEAST_SECONDS = 1e-6
-_MICRO = "\N{MICRO SIGN}s"
 
 
 def scatter(points: dict[str, Drawn[Point]]) -> Markup:
@@ -28,10 +25,10 @@ def scatter(points: dict[str, Drawn[Point]]) -> Markup:
         return element("p", "No times are known.", class_="quiet")
     sized = [point for point in shown if point.size_bytes]
     if sized:
-        shown, across, what = sized, log_scale([point.size_bytes for point in sized], format_size, 4), "bytes"
+        shown, across, what = sized, log_scale([point.size_bytes for point in sized], _size, 4), "bytes"
     else:
         across, what = linear_scale(max(1, *(point.index for point in shown), 1), lambda at: f"{at:,.0f}"), "position"
-    up = log_scale([_seconds(point) for point in shown], _tick_seconds)
+    up = log_scale([_seconds(point) for point in shown], format_brief_seconds)
     return element(
         "figure",
         element(
@@ -50,21 +47,20 @@ def _plot(points: Sequence[Point], across: Scale, up: Scale, *, by_size: bool) -
     for tick in across.ticks:
         x = _percent(across.part(tick))
         lines.append(element("line", x1=x, x2=x, y1="0", y2="100%"))
-        words.append(element("text", across.told(tick), x=x, y=str(_HEIGHT + 18), text_anchor="middle"))
+        words.append(element("text", across.told(tick), x=x, y="100%", dy="18", text_anchor="middle"))
     for tick in up.ticks:
         y = _percent(1 - up.part(tick))
         lines.append(element("line", x1="0", x2="100%", y1=y, y2=y))
         words.append(element("text", up.told(tick), x="-8", y=y, dy="4", text_anchor="end"))
     dots = [_dot(point, across, up, by_size=by_size) for point in points]
-    field = element("svg", *lines, *dots, width="100%", height=str(_HEIGHT), overflow="visible")
-    label = "Seconds that each sample takes, against its size" if by_size else "Seconds that each sample takes, by position"
-    return element("svg", *words, field, width="100%", height=str(_HEIGHT + _BELOW), role="img", aria_label=label)
+    label = f"Seconds that each sample takes, {'against its size' if by_size else 'by position'}"
+    return element("svg", *lines, *words, *dots, width="100%", height=_HEIGHT, role="img", aria_label=label)
 
 
 def _dot(point: Point, across: Scale, up: Scale, *, by_size: bool) -> Markup:
     x = across.part(point.size_bytes if by_size else point.index)
     size = f", {format_size(point.size_bytes)}" if point.size_bytes else ""
-    told = () if point.group == FINE else (element("title", f"{point.told}{size}, {format_seconds(point.seconds)}"),)
+    told = () if point.group == FINE else (element("title", f"{point.told}{size}, {format_brief_seconds(point.seconds)}"),)
     return element(
         "circle", *told, class_=CLASSES[point.group], cx=_percent(x), cy=_percent(1 - up.part(_seconds(point))),
         r=_RADIUS[point.group],
@@ -97,12 +93,9 @@ def _seconds(point: Point) -> float:
     return max(point.seconds, _LEAST_SECONDS)
 
 
-def _tick_seconds(seconds: float) -> str:
-    """One figure and a unit: 10 us, 2 ms, 1 s."""
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, _MICRO)):
-        if round(seconds * factor, 3) >= 1 or unit == _MICRO:
-            return f"{seconds * factor:,.3g} {unit}"
-    raise AssertionError
+def _size(size_bytes: float) -> str:
+    """As a tick: 16 KiB."""
+    return format_size(size_bytes).replace(".0 ", " ")
 
 
 def _percent(part: float) -> str:

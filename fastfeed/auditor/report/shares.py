@@ -6,7 +6,7 @@ from fastfeed.auditor.report.gather import FINE, Share
 from fastfeed.auditor.report.markup import Markup, element
 from fastfeed.auditor.report.scatter import CLASSES
 from fastfeed.auditor.report.words import percent
-from fastfeed.units import format_seconds
+from fastfeed.units import format_brief_seconds
 
 _MOST_FORMATS = 8
 _OTHERS = "other formats"
@@ -20,8 +20,9 @@ def shares(groups: Mapping[str, Share], formats: Mapping[str, Share]) -> Markup:
         formats: By format.
     """
     rows = [("", name, share, CLASSES[name]) for name, share in groups.items() if share.samples]
-    if len(formats) > 1:
-        rows += [("format ", name, share, CLASSES[FINE]) for name, share in _few(formats).items()]
+    timed = {name: share for name, share in formats.items() if share.seconds}
+    if len(timed) > 1:
+        rows += [("format ", name, share, CLASSES[FINE]) for name, share in _few(timed).items()]
     samples = sum(share.samples for share in groups.values())
     seconds = sum(share.seconds for share in groups.values())
     head = [element("th", title, scope="col") for title in ("", "of samples", "of time", "a sample")]
@@ -39,8 +40,8 @@ def _row(kind: str, name: str, share: Share, look: str, samples: int, seconds: f
         "tr",
         element("th", element("span", kind, class_="quiet"), name, scope="row"),
         _bar(of_samples, look, f"{share.samples:,}"),
-        _bar(of_time, look, format_seconds(share.seconds)),
-        element("td", format_seconds(share.seconds / share.samples), class_="number"),
+        _bar(of_time, look, format_brief_seconds(share.seconds)),
+        element("td", format_brief_seconds(share.seconds / share.samples), class_="number"),
     )
 
 

@@ -7,7 +7,7 @@ from fastfeed.auditor.report.gather import cost_seconds, telling
 from fastfeed.auditor.report.markup import Markup, element
 from fastfeed.auditor.report.words import percent
 from fastfeed.auditor.result import Costliest, FoundCode, StageTotal
-from fastfeed.units import format_seconds, format_size
+from fastfeed.units import format_brief_seconds, format_size
 
 MOST_LETTERS = 400
 """Of a finding's text: a traceback or a line of a text may be of any length."""
@@ -39,8 +39,8 @@ def _kind(one: FoundCode) -> Markup:
         element("li", element("bdi", short(name), class_="name"), " ", element("span", short(told), class_="quiet"))
         for name, told in one.examples
     ]
-    more = "" if one.samples <= len(examples) else f" of {one.samples:,}"
-    shown = element("details", element("summary", f"{len(examples):,}{more}: show"), element("ul", *examples))
+    part = f" ({len(examples):,} of {one.samples:,})" if len(examples) < one.samples else ""
+    shown = element("details", element("summary", f"Examples{part}" if one.samples > 1 else "Which"), element("ul", *examples))
     what = [element("b", one.title), element("code", one.code), element("p", one.advice), shown if examples else ""]
     show = None if one.severity == "info" else one.code
     return element(
@@ -84,7 +84,7 @@ def _sample(record: SampleRecord, thumbnail: str | None, *, cells: bool) -> Mark
         element("p", badge(one.code.severity.word), element("code", one.code.name), " ", short(one.text)) for one in flagged
     ]
     group = " / ".join(part for part in (record.split, record.label) if part)
-    seconds = cost_seconds(record)
+    seconds = cost_seconds(record) if record.times else None
     return element(
         "tr",
         element("td", _picture(thumbnail), class_="thumbnail") if cells else "",
@@ -92,16 +92,23 @@ def _sample(record: SampleRecord, thumbnail: str | None, *, cells: bool) -> Mark
         element("td", *said, data_v=int(flagged[0].code.severity)),
         _cell("class", element("bdi", group) if group else "", group),
         _cell("size", "" if record.size_bytes is None else format_size(record.size_bytes), record.size_bytes),
-        _cell("pixels", _pixels(record), (record.width or 0) * (record.height or 0)),
-        _cell("time", format_seconds(seconds) if record.times else "", seconds, title=_stages_of(record)),
+        _cell("pixels", _pixels(record), None if record.width is None else record.width * (record.height or 0)),
+        _cell("time", "" if seconds is None else format_brief_seconds(seconds), seconds, title=_stages_of(record)),
         data_codes=" ".join(dict.fromkeys(one.code.name for one in flagged)),
         data_severity=flagged[0].code.severity.word,
     )
 
 
-def _cell(column: str, content: str, value: str | float | None, **more: str) -> Markup:
-    """A cell that says its column where the table is too narrow for a head."""
-    return element("td", content, class_=_column(column), data_label=column, data_v="" if value is None else value, **more)
+def _cell(column: str, content: str, value: str | float | None, *, title: str | None = None) -> Markup:
+    """A cell that says its column where the table is too narrow for a head.
+
+    Args:
+        column: Its title.
+        content: What it shows.
+        value: By which it is sorted; None where it is unknown.
+        title: What is shown when the mouse rests on it.
+    """
+    return element("td", content, class_=_column(column), data_label=column, data_v="" if value is None else value, title=title)
 
 
 def _column(title: str) -> str | None:
@@ -111,7 +118,7 @@ def _column(title: str) -> str | None:
 def _picture(thumbnail: str | None) -> Markup:
     if thumbnail is None:
         return element("span", class_="none", title="no thumbnail")
-    return element("img", src=f"data:image/jpeg;base64,{thumbnail}", alt="", loading="lazy")
+    return element("img", src=f"data:image/jpeg;base64,{thumbnail}", alt="")
 
 
 def _whereabouts(record: SampleRecord) -> Markup:
@@ -124,19 +131,22 @@ def _whereabouts(record: SampleRecord) -> Markup:
     return element("span", ", ".join(parts), class_="quiet")
 
 
-def _pixels(record: SampleRecord) -> Markup:
+def _pixels(record: SampleRecord) -> str:
+    if record.format is None:
+        return ""
     kind = element("span", " ".join(part for part in (record.format, record.mode) if part), class_="quiet")
     size = "" if record.width is None else f"{record.width:,} \N{MULTIPLICATION SIGN} {record.height or 0:,}"
     return element("span", size, " ", kind)
 
 
-def _stages_of(record: SampleRecord) -> str:
+def _stages_of(record: SampleRecord) -> str | None:
     """Each stage's clocks."""
-    return "; ".join(
-        f"{stage}: {format_seconds(time.cpu)} computing"
-        + ("" if time.blocked is None else f", {format_seconds(time.blocked)} waiting")
+    told = "; ".join(
+        f"{stage}: {format_brief_seconds(time.cpu)} computing"
+        + ("" if time.blocked is None else f", {format_brief_seconds(time.blocked)} waiting")
         for stage, time in record.times.items()
     )
+    return told or None
 
 
 def stages(found: Iterable[StageTotal]) -> Markup:
@@ -144,8 +154,8 @@ def stages(found: Iterable[StageTotal]) -> Markup:
     titles = (("stage", None), ("samples", "number"), ("processor", "number"), ("mean", "number"), ("slowest", "number"),
               ("which", None))  # fmt: skip
     rows = [
-        [one.stage, f"{one.samples:,}", format_seconds(one.cpu_seconds), format_seconds(one.cpu_seconds / one.samples),
-         format_seconds(one.slowest_seconds), element("bdi", one.slowest, class_="name")]
+        [one.stage, f"{one.samples:,}", format_brief_seconds(one.cpu_seconds), format_brief_seconds(one.cpu_seconds / one.samples),
+         format_brief_seconds(one.slowest_seconds), element("bdi", one.slowest, class_="name")]
         for one in found
     ]  # fmt: skip
     return _plain(titles, rows)
@@ -155,7 +165,7 @@ def costliest(found: Iterable[Costliest]) -> Markup:
     """The samples that take the most time."""
     titles = (("sample", None), ("takes", "number"), ("of all time", "number"), ("with those above", "number"))
     rows = [
-        [element("bdi", one.name, class_="name"), format_seconds(one.seconds), percent(one.part), percent(one.cumulative)]
+        [element("bdi", one.name, class_="name"), format_brief_seconds(one.seconds), percent(one.part), percent(one.cumulative)]
         for one in found
     ]
     return _plain(titles, rows)
@@ -164,6 +174,9 @@ def costliest(found: Iterable[Costliest]) -> Markup:
 def _plain(titles: Sequence[tuple[str, str | None]], rows: Iterable[Sequence[str]]) -> Markup:
     head = element("tr", *(element("th", title, scope="col", class_=look) for title, look in titles))
     body = [
-        element("tr", *(element("td", cell, class_=look) for cell, (_, look) in zip(row, titles, strict=True))) for row in rows
+        element(
+            "tr", *(element("td", cell, class_=look, data_label=title) for cell, (title, look) in zip(row, titles, strict=True))
+        )
+        for row in rows
     ]
     return element("div", element("table", element("thead", head), element("tbody", *body), class_="plain"), class_="wide")

@@ -101,7 +101,7 @@ class Indexed:
         """Ask for a sample, and look at its bytes where they can be had."""
         record = self.named(index)
         if how.load and self.ready(record, how):
-            loaded = clocked(record, lambda stages: self.fetch(index, stages))
+            loaded = how.thumbnail or clocked(record, lambda stages: self.fetch(index, stages))
             if how.look:
                 self._look(record, how, loaded=loaded)
         return record
