@@ -1,4 +1,4 @@
-"""A headless Chromium for tests of pages, spoken to over a pipe by its own protocol; what needs it skips where there is none."""
+"""A headless Chromium for tests of pages, spoken to over a pipe in its own protocol; without one such tests are skipped."""
 
 import base64
 import itertools
@@ -102,17 +102,11 @@ def browser() -> Iterator[Browser]:
         pytest.skip(f"no Chromium here ({', '.join(_NAMES)})")
     takes, orders = os.pipe()
     answers, gives = os.pipe()
-
-    def descriptors() -> None:
-        os.dup2(takes, 13)
-        os.dup2(gives, 14)
-        os.dup2(13, 3)
-        os.dup2(14, 4)
-
     with tempfile.TemporaryDirectory(prefix="fastfeed-browser-") as profile:
-        command = [program, *_OPTIONS, f"--user-data-dir={profile}"]
-        process = subprocess.Popen(  # the protocol's pipe is descriptors 3 and 4
-            command, preexec_fn=descriptors, close_fds=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        # The protocol's pipe is descriptors 3 and 4.
+        command = ["bash", "-c", f'exec "$0" "$@" 3<&{takes} 4>&{gives}', program, *_OPTIONS, f"--user-data-dir={profile}"]
+        process = subprocess.Popen(
+            command, pass_fds=(takes, gives), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "HOME": profile},
         )  # fmt: skip
         os.close(takes)

@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 
 from fastfeed.auditor.looking.look import DATA, TEXT
 from fastfeed.auditor.record import SampleRecord
@@ -20,8 +21,10 @@ LOG = logging.getLogger("fastfeed.audit")
 MOST_THUMBNAILS = 300
 MOST_BYTES = 3 << 20
 """Of all thumbnails together, in base64."""
-KILL_SECONDS = 10.0
+KILL_SECONDS = 5.0
 """A thumbnail that takes longer is left out."""
+MOST_SECONDS = 60.0
+"""None is begun later."""
 _NEVER_AGAIN = frozenset(code.name for code in (CRASH, HANG, MEMORY, SPECIAL, TAKES_LONG, UNREADABLE))
 """Samples with one of these are not loaded for the sake of a picture."""
 _THUMBNAIL = How(full=False, thumbnail=True)
@@ -59,20 +62,41 @@ def thumbnails_of(rows: Sequence[SampleRecord], crew: Crew) -> tuple[dict[int, s
         JPEGs in base64 by position, and what a reader must know of them.
     """
     wanted = [record.index for record in rows if _may_be_seen(record)]
-    found, sum_bytes, notes = dict[int, str](), 0, list[str]()
+    given, found, sum_bytes, notes = _Given(wanted), dict[int, str](), 0, list[str]()
     try:
         with crew:
             crew.prepare()
-            for record in crew.run(Task(index, _THUMBNAIL) for index in wanted[:MOST_THUMBNAILS]):
+            for record in crew.run(given):
                 if record.thumbnail is not None and sum_bytes + len(record.thumbnail) <= MOST_BYTES:
                     found[record.index] = record.thumbnail
                     sum_bytes += len(record.thumbnail)
     except WorkerDied as error:
         LOG.warning("some thumbnails are missing: %s", error)
         notes.append("some thumbnails are missing: samples ended the processes that made them")
-    if len(wanted) > MOST_THUMBNAILS:
-        notes.append(f"{MOST_THUMBNAILS:,} of {format_count(len(wanted), 'flagged image')} were to have thumbnails")
+    if given.count < len(wanted):
+        notes.append(f"thumbnails were made of the first {given.count:,} of {format_count(len(wanted), 'flagged image')}")
     return found, notes
+
+
+class _Given:
+    """The samples that get a thumbnail: so many, and none begun after so long.
+
+    Args:
+        wanted: Positions of all that might.
+    """
+
+    def __init__(self, wanted: Sequence[int]) -> None:
+        self.count = 0
+        """Of them, so far."""
+        self._wanted = wanted
+
+    def __iter__(self) -> Iterator[Task]:
+        deadline = time.monotonic() + MOST_SECONDS
+        for index in self._wanted[:MOST_THUMBNAILS]:
+            if time.monotonic() > deadline:
+                return
+            self.count += 1
+            yield Task(index, _THUMBNAIL)
 
 
 def _may_be_seen(record: SampleRecord) -> bool:

@@ -154,8 +154,9 @@ def stages(found: Iterable[StageTotal]) -> Markup:
     titles = (("stage", None), ("samples", "number"), ("processor", "number"), ("mean", "number"), ("slowest", "number"),
               ("which", None))  # fmt: skip
     rows = [
-        [one.stage, f"{one.samples:,}", format_brief_seconds(one.cpu_seconds), format_brief_seconds(one.cpu_seconds / one.samples),
-         format_brief_seconds(one.slowest_seconds), element("bdi", one.slowest, class_="name")]
+        [one.stage, f"{one.samples:,}",
+         *map(format_brief_seconds, (one.cpu_seconds, one.cpu_seconds / one.samples, one.slowest_seconds)),
+         element("bdi", one.slowest, class_="name")]
         for one in found
     ]  # fmt: skip
     return _plain(titles, rows)

@@ -26,7 +26,8 @@ def test_nothing_put_in_gets_out(content, value):
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        ("</script><script>", "&lt;/script&gt;&lt;script&gt;"), ("\"'&", "&quot;&#x27;&amp;"), ("a\nb\x1b[31m", "a\\nb\\x1b[31m"),
+        ("</script><script>", "&lt;/script&gt;&lt;script&gt;"), ("\"'&", "&quot;&#x27;&amp;"),
+        ("a\nb\x1b[31m", "a\\nb\\x1b[31m"),
         ("photo\u202egpj.exe", "photo\\u202egpj.exe"), ("\udcff", "\\udcff"), ("a\u200bb", "a\\u200bb"), ("שלום", "שלום"),
     ],
 )  # fmt: skip

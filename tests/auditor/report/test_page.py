@@ -30,8 +30,8 @@ def test_headline_first_then_kinds_times_samples_notes():
     words = Reader(html.split("<body>")[1]).words
     places = [
         words.index(told)
-        for told in ("/data/photos", "2 of 3 samples (67 %)", "1 sample has an error", "Slow: much.", "What was found", "Where time goes",
-                     "Flagged samples", "as asked", "thumbnails are few")
+        for told in ("/data/photos", "2 of 3 samples (67 %)", "1 sample has an error", "Slow: much.", "What was found",
+                     "Where time goes", "Flagged samples", "as asked", "thumbnails are few")
     ]  # fmt: skip
     assert places == sorted(places)
 

@@ -1,7 +1,10 @@
 """The page as a browser shows it. Without a Chromium on this machine these tests are skipped."""
 
+import base64
+
 import pytest
 from browsing import browser
+from helpers import encoded, photo
 from reporting import flagged, result_of, sample
 
 from fastfeed.auditor.judging.codes import OVERSIZE, SLOW
@@ -9,11 +12,7 @@ from fastfeed.auditor.report.page import page
 from fastfeed.auditor.running.codes import CRASH, FAILS
 
 HOSTILE = "</script><script>document.title='owned'</script>\"'><img src=x onerror=document.title='owned'>\u202e\udcff.jpg"
-JPEG = "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAP//////////////////////////////////////////////////////////////////////////////////////wAALCAABAAEBAREA/8QAFAABAAAAAAAAAAAAAAAAAAAAA//EABQQAQAAAAAAAAAAAAAAAAAAAAD/2gAIAQEAAD8AN//Z"  # fmt: skip
-"""One pixel."""
-NAMES = (
-    "[...document.querySelectorAll('#samples tbody tr')].filter(r => !r.hidden).map(r => r.querySelector('.name').textContent)"
-)
+NAMES = "[...document.querySelectorAll('tbody tr[data-codes]:not([hidden]) .name')].map(name => name.textContent)"
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +24,15 @@ def tab():
 @pytest.fixture
 def opened(tab, tmp_path):
     records = [
-        flagged(0, SLOW, path="b10.jpg", seconds=3.0, size_bytes=10), flagged(1, CRASH, path="a.jpg", seconds=1.0, size_bytes=300),
+        flagged(0, SLOW, path="b10.jpg", seconds=3.0, size_bytes=10),
+        flagged(1, CRASH, path="a.jpg", seconds=1.0, size_bytes=300),
         flagged(2, FAILS, path="b9.jpg", seconds=2.0, size_bytes=None), flagged(3, SLOW, OVERSIZE, path=HOSTILE, seconds=9.0),
         *(sample(at, seconds=0.1 * at, size_bytes=100 * at) for at in range(4, 60)),
     ]  # fmt: skip
     result, gathered = result_of(records)
+    picture = base64.b64encode(encoded(photo(1, (64, 48)))).decode()
     path = tmp_path / "page.html"
-    path.write_bytes(page(result, gathered, {0: JPEG}))
+    path.write_bytes(page(result, gathered, {0: picture}))
 
     def open_page(**how):
         tab.open(path, **how)
@@ -50,7 +51,7 @@ def test_it_loads_nothing_and_complains_of_nothing(opened, tmp_path):
     assert tab.ask("document.title") == "Audit of /data/photos"
     assert tab.complaints() == []
     assert [url for url in tab.requests() if not url.endswith("/page.html")] == []
-    assert tab.ask("document.querySelector('#samples img').naturalWidth") == 1
+    assert tab.ask("document.querySelector('#samples img').naturalWidth") == 64
 
 
 def test_sorting(opened):

@@ -1,4 +1,5 @@
 import re
+from itertools import pairwise
 
 from reporting import Reader, flagged, sample
 
@@ -54,7 +55,7 @@ def test_a_million_samples_are_no_larger_than_a_few_thousand():
 def test_without_sizes_by_position():
     figure = drawn(*(sample(at, size_bytes=None) for at in range(11)))
     places = [x for _, x, _ in dots(figure)]
-    steps = [round(high - low, 1) for low, high in zip(places, places[1:], strict=False)]
+    steps = [round(high - low, 1) for low, high in pairwise(places)]
     assert places == sorted(places) and len(set(steps)) == 1
     assert "against its position" in figure and "by position" in figure
 

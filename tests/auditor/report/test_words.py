@@ -1,9 +1,9 @@
 import pytest
 from reporting import flagged, result_of, sample
 
+from fastfeed.auditor.judging.codes import STALL_ONCE
 from fastfeed.auditor.report.words import headline, percent, statements, subline
 from fastfeed.auditor.result import Compared
-from fastfeed.auditor.judging.codes import STALL_ONCE
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE
 
 
