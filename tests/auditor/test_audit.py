@@ -229,6 +229,6 @@ def test_a_baseline_knows_what_was_said_of_classes(tmp_path):
     (folder / "fox").mkdir()
     (folder / "fox" / "0.jpg").write_bytes((folder / "cat" / "000.jpg").read_bytes()[:-2] + b"x\xff\xd9")
     first = fastfeed.audit(folder, jsonl=old, fast=True)
-    assert [one.examples[0][0] for one in first.found if one.code == "tiny-class"] == ["classes"]
+    assert [one.examples[0][0] for one in first.found if one.code == "class-tiny"] == ["classes"]
     assert lines_of(old)[-1]["key"] == "classes: fox"
     assert not fastfeed.audit(folder, baseline=old, fast=True).found
