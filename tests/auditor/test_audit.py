@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def test_a_live_dataset():
                 os._exit(3)
             if index == 9:
                 raise ValueError("mine")
-            return index
+            return threading.Lock()  # nothing that passes a pipe
 
     result = fastfeed.audit(Live(), workers=2)
     assert {one.code: one.examples[0][0] for one in result.found} == {"crash": "sample 7", "fails": "sample 9"}
@@ -169,7 +170,7 @@ def test_after_a_kill_the_same_call_goes_on(tmp_path):
     assert kept >= 5
     result = fastfeed.audit(name, workers=1, jsonl=report)
     assert [line["index"] for line in lines_of(report)] == list(range(40))
-    assert f"{kept} samples taken over from an audit that was interrupted" in result.notes
+    assert any(note.startswith(f"{kept} samples taken over from an audit that was interrupted") for note in result.notes)
     again = seen.read_text().split()[len(begun) :]
     assert len(set(again)) == 40 - kept
     assert not (tmp_path / "report.jsonl.partial").exists()

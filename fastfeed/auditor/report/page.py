@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.report import tables, words
-from fastfeed.auditor.report.gather import MOST_OF_A_CODE, Gathered
+from fastfeed.auditor.report.gather import MOST_OF_A_CODE, Gathered, telling
 from fastfeed.auditor.report.markup import Markup, element
 from fastfeed.auditor.report.scatter import scatter
 from fastfeed.auditor.report.shares import shares
@@ -59,12 +59,12 @@ def _hash(content: str) -> str:
 
 
 def _body(result: AuditResult, gathered: Gathered, thumbnails: dict[int, str], notes: Sequence[str]) -> list[Markup]:
-    parts = [_header(result)]
+    parts, rows = [_header(result)], gathered.rows()
     if result.found:
-        parts.append(_section("findings", "What was found", tables.kinds(result.found)))
+        listed = {found.code.name for record in rows for found in telling(record)}
+        parts.append(_section("findings", "What was found", tables.kinds(result.found, listed)))
     if result.stages:
         parts.append(_section("time", "Where time goes", *_time(result, gathered)))
-    rows = gathered.rows()
     if rows:
         parts.append(_samples(rows, gathered, thumbnails, result.report))
     said = [element("li", note) for note in (*result.notes, *notes)]
@@ -119,7 +119,7 @@ def _samples(rows: Sequence[SampleRecord], gathered: Gathered, thumbnails: dict[
 
 def _tools(rows: Sequence[SampleRecord]) -> Markup:
     """What filters and sorts the table; the script fills in the rest."""
-    codes = sorted({one.code.name for record in rows for one in record.findings})
+    codes = sorted({one.code.name for record in rows for one in telling(record)})
     choices = [element("option", title, value=value) for title, value in (
         ("errors and warnings", ""), ("errors", "error"), ("warnings", "warning"))]  # fmt: skip
     orders = [element("option", title, value=str(number)) for number, (title, _) in enumerate(tables.COLUMNS)]

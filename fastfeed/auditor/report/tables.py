@@ -1,6 +1,6 @@
 """The tables of a page: kinds of findings, flagged samples, stages, the costliest samples."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.report.gather import cost_seconds, telling
@@ -23,18 +23,23 @@ def badge(severity: str) -> Markup:
     return element("span", severity, class_=f"badge {severity}")
 
 
-def kinds(found: Iterable[FoundCode]) -> Markup:
-    """What was found, by code, with advice and examples."""
+def kinds(found: Iterable[FoundCode], listed: Set[str]) -> Markup:
+    """What was found, by code, with advice and examples.
+
+    Args:
+        found: Kinds of findings.
+        listed: Codes of samples that are listed: these counts lead there.
+    """
     head = [element("th", title, scope="col") for title in ("How bad", "What", "How many")]
     return element(
         "table",
         element("thead", element("tr", *head)),
-        element("tbody", *map(_kind, found)),
+        element("tbody", *(_kind(one, is_listed=one.code in listed) for one in found)),
         class_="kinds",
     )
 
 
-def _kind(one: FoundCode) -> Markup:
+def _kind(one: FoundCode, *, is_listed: bool) -> Markup:
     examples = [
         element("li", element("bdi", short(name), class_="name"), " ", element("span", short(told), class_="quiet"))
         for name, told in one.examples
@@ -42,14 +47,13 @@ def _kind(one: FoundCode) -> Markup:
     part = f" ({len(examples):,} of {one.samples:,})" if len(examples) < one.samples else ""
     shown = element("details", element("summary", f"Examples{part}" if one.samples > 1 else "Which"), element("ul", *examples))
     what = [element("b", one.title), element("code", one.code), element("p", one.advice), shown if examples else ""]
-    show = None if one.severity == "info" else one.code
+    count = f"{one.samples:,}"
     return element(
         "tr",
         element("td", badge(one.severity)),
         element("td", *what),
-        element("td", element("a", f"{one.samples:,}", href="#samples", data_show=show) if show else f"{one.samples:,}",
-                class_="number"),
-    )  # fmt: skip
+        element("td", element("a", count, href="#samples", data_show=one.code) if is_listed else count, class_="number"),
+    )
 
 
 COLUMNS = (

@@ -37,6 +37,8 @@ def statements(result: AuditResult) -> list[str]:
             "samples have an error: they cannot be loaded, or are"
         )  # fmt: skip
         told.insert(0, f"{result.errors:,} {be} not what was stored.")
+    if result.of_set:
+        told.append(f"{format_count(result.of_set, 'finding')} about classes or tars.")
     if result.at_most is not None:
         told.append(f"With 95 % confidence at most {percent(result.at_most)} of all samples have an error.")
     if result.compared is not None:

@@ -54,6 +54,8 @@ class Target:
     """How it was read, and what is left out."""
     before: list[SampleRecord] = field(default_factory=list)
     """What is no sample, and must be spoken of all the same."""
+    class_folders: frozenset[tuple[str | None, str]] = frozenset()
+    """(split, class) of the folders that are classes, also those without a file."""
     tars: TarPaths | None = None
     """Of tars in place: which."""
     live: Any = None
@@ -159,6 +161,10 @@ def _files(place: str, listing: Listing) -> Target:
     others = Counter(item.kind for item in listing.left_out if item.kind != "special" and not _is_leftover(item))
     if others:
         why.append("not looked at: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(others.items())))
+    tars = sum(map(is_tar_name, listing.names))
+    if tars:
+        such = os.path.join(place, "**", "*.tar")
+        why.append(f"{format_count(tars, 'tar')} taken as any other file: audit {such!r} to look into them")
     if not len(listing):
         msg = "there is no file in this folder" + (", only what is left out" if listing.left_out else "")
         raise NotADataset(msg, path=place, hint="Give a folder with files in it, or in folders below it.")
@@ -166,7 +172,8 @@ def _files(place: str, listing: Listing) -> Target:
     spec = PartSpec(FILES, files.root, files.index.path, splits=splits)
     return Target(
         name=place, what=f"a folder of {format_count(len(listing), 'file')}", kind=FOLDER, spec=_parts([spec]),
-        digest=files.digest, why=tuple(why), before=before, _held=[files],
+        digest=files.digest, why=tuple(why), before=before, class_folders=_class_folders(listing, draft, splits),
+        _held=[files],
     )  # fmt: skip
 
 
@@ -189,6 +196,20 @@ def _draft(listing: Listing) -> tuple[Draft, tuple[str, ...], list[str]]:
         draft.classes, draft.labels = classes, labels
     why = [f"{format_count(len(classes), 'class', 'classes')}, a folder each"] if classes is not None else []
     return draft, tuple(one.split for one in found if one.split), why
+
+
+def _class_folders(listing: Listing, draft: Draft, splits: tuple[str, ...]) -> frozenset[tuple[str | None, str]]:
+    """The folders directly below the root, or below each split."""
+    if draft.classes is None:
+        return frozenset()
+    found: set[tuple[str | None, str]] = set()
+    for folder in filter(None, listing.folders):
+        top, _, rest = folder.partition("/")
+        if not splits and not rest:
+            found.add((None, top))
+        elif top in splits and rest and "/" not in rest:
+            found.add((top, rest))
+    return frozenset(found)
 
 
 def _special(item: LeftOut) -> SampleRecord:

@@ -12,6 +12,7 @@ def test_a_folder(tmp_path):
     target = find_target(make_photos(tmp_path / "photos"))
     assert (target.kind, target.what) == ("folder", "a folder of 6 files")
     assert "2 classes, a folder each" in target.why
+    assert target.class_folders == {(None, "cat"), (None, "dog")}
     again = find_target(tmp_path / "photos")
     assert target.digest == again.digest
     (tmp_path / "photos" / "cat" / "000.jpg").write_bytes(b"other")
@@ -69,6 +70,13 @@ def test_tars_are_indexed_elsewhere(tmp_path):
         assert os.path.exists(index)
         del target
         assert not os.path.exists(index)
+
+
+def test_tars_in_folders_are_files(tmp_path):
+    packed = pack_photos(tmp_path)
+    os.makedirs(tmp_path / "all" / "deep")
+    os.rename(packed / "photos-000000.tar", tmp_path / "all" / "deep" / "a.tar")
+    assert any(f"audit '{tmp_path}/all/**/*.tar' to look into them" in why for why in find_target(tmp_path / "all").why)
 
 
 def test_a_list(tmp_path):
