@@ -97,5 +97,6 @@ def test_of_files(tmp_path):
 
 
 def test_a_place_that_cannot_be_written(tmp_path):
+    result, gathered = result_of([])
     with pytest.raises(DestinationError, match="No such file"):
-        write_page(str(tmp_path / "none" / "page.html"), *result_of([]), None)
+        write_page(str(tmp_path / "none" / "page.html"), result, gathered, None)

@@ -1,6 +1,6 @@
 """The tables of a page: kinds of findings, flagged samples, stages, the costliest samples."""
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Container, Iterable, Sequence
 
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.report.gather import cost_seconds, telling
@@ -23,7 +23,7 @@ def badge(severity: str) -> Markup:
     return element("span", severity, class_=f"badge {severity}")
 
 
-def kinds(found: Iterable[FoundCode], listed: Set[str]) -> Markup:
+def kinds(found: Iterable[FoundCode], listed: Container[str]) -> Markup:
     """What was found, by code, with advice and examples.
 
     Args:
