@@ -254,6 +254,8 @@ class _Job:
             summary.add(record)
             if gathered is not None:
                 gathered.add(record)
+        if baseline is not None and self.config.fast:
+            self.notes.append("with --fast not all that the baseline knows can be found again: the rest counts as gone")
         others = len(self.target.before)
         audited = summary.records - others
         part = self.count is not None and 0 < audited < self.count

@@ -44,7 +44,8 @@ def write_page(path: str, result: AuditResult, gathered: Gathered, crew: Crew | 
     """
     rows = gathered.rows()
     thumbnails, notes = thumbnails_of(rows, crew) if crew is not None and rows else ({}, [])
-    whole = page(result, gathered, thumbnails, notes=notes)
+    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    whole = page(result, gathered, thumbnails, notes=notes, made=made)
     try:
         publish(f"{path}.part", path, lambda file: file.write(whole))
     except OSError as error:

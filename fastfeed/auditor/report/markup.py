@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from fastfeed.sample import printable
 
-_VOID = frozenset({"img", "input", "meta", "br"})
+_VOID = frozenset({"img", "input", "meta"})
 """Elements without an end tag."""
 
 
@@ -32,24 +32,29 @@ def join(parts: Iterable[str], between: str = "") -> Markup:
     return Markup(text(between).join(part if isinstance(part, Markup) else text(part) for part in parts))
 
 
-def element(name: str, /, *content: str, **attributes: str | float | bool | None) -> Markup:
+def element(tag: str, /, *content: str, **attributes: str | float | bool | None) -> Markup:
     """An element.
 
     Args:
-        name: Of the tag; never from outside.
+        tag: Its name; never from outside.
         *content: What is in it, escaped where it is no Markup.
         **attributes: class_ for class, data_x for data-x. None and False leave one out, True has no value.
     """
     told = join(_attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
-    if name in _VOID:
-        return Markup(f"<{name}{told}>")
-    return Markup(f"<{name}{told}>{join(content)}</{name}>")
+    if tag in _VOID:
+        return Markup(f"<{tag}{told}>")
+    return Markup(f"<{tag}{told}>{join(content)}</{tag}>")
 
 
-def _attribute(name: str, value: str | float | bool | None) -> Markup:  # noqa: FBT001 - the value itself
+def name(value: str) -> Markup:
+    """A file's name. It may be broken into lines behind a slash or an underline, and its direction of writing stays its own."""
+    return element("bdi", Markup(text(value).replace("_", "_<wbr>").replace("/", "/<wbr>")), class_="name")
+
+
+def _attribute(key: str, value: str | float | bool | None) -> Markup:  # noqa: FBT001 - the value itself
     if value is None or value is False:
         return Markup("")
     if value is True:
-        return Markup(f" {name}")
+        return Markup(f" {key}")
     shown = f"{value:.10g}" if isinstance(value, int | float) else text(value)
-    return Markup(f' {name}="{shown}"')
+    return Markup(f' {key}="{shown}"')

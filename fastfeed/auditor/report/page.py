@@ -17,7 +17,9 @@ from fastfeed.units import format_count, format_size
 _COSTLIEST = 10
 
 
-def page(result: AuditResult, gathered: Gathered, thumbnails: dict[int, str], *, notes: Sequence[str] = ()) -> bytes:
+def page(
+    result: AuditResult, gathered: Gathered, thumbnails: dict[int, str], *, notes: Sequence[str] = (), made: str = ""
+) -> bytes:
     """The whole page.
 
     Args:
@@ -25,6 +27,7 @@ def page(result: AuditResult, gathered: Gathered, thumbnails: dict[int, str], *,
         gathered: Each record was given to it.
         thumbnails: JPEGs in base64, by the sample's position.
         notes: More of what a reader must know.
+        made: When, in words.
 
     Returns:
         UTF-8.
@@ -44,7 +47,11 @@ def page(result: AuditResult, gathered: Gathered, thumbnails: dict[int, str], *,
         element("title", f"Audit of {result.target}"),
         element("style", style),
     )
-    body = element("body", *_body(result, gathered, thumbnails, notes), element("script", script))
+    body = element(
+        "body",
+        element("main", _header(result, made), *_sections(result, gathered, thumbnails, notes)),
+        element("script", script),
+    )
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n".encode()
 
 
@@ -58,8 +65,8 @@ def _hash(content: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
 
 
-def _body(result: AuditResult, gathered: Gathered, thumbnails: dict[int, str], notes: Sequence[str]) -> list[Markup]:
-    parts, rows = [_header(result)], gathered.rows()
+def _sections(result: AuditResult, gathered: Gathered, thumbnails: dict[int, str], notes: Sequence[str]) -> list[Markup]:
+    parts, rows = list[Markup](), gathered.rows()
     if result.found:
         listed = {found.code.name for record in rows for found in telling(record)}
         parts.append(_section("findings", "What was found", tables.kinds(result.found, listed)))
@@ -69,14 +76,14 @@ def _body(result: AuditResult, gathered: Gathered, thumbnails: dict[int, str], n
         parts.append(_samples(rows, gathered, thumbnails, result.report))
     said = [element("li", note) for note in (*result.notes, *notes)]
     parts.append(_section("notes", "How it was done", element("ul", *said)))
-    return [element("main", *parts)]
+    return parts
 
 
 def _section(name: str, title: str, *content: str) -> Markup:
     return element("section", element("h2", title), *content, id=name)
 
 
-def _header(result: AuditResult) -> Markup:
+def _header(result: AuditResult, made: str) -> Markup:
     told = words.statements(result)
     warnings = result.flagged - result.errors
     tiles = [("errors", f"{result.errors:,}", "error" if result.errors else None),
@@ -85,7 +92,7 @@ def _header(result: AuditResult) -> Markup:
     formats = ", ".join(f"{name} {count:,}" for name, count in result.formats.items())
     return element(
         "header",
-        element("p", "fastfeed audit", class_="kicker"),
+        element("p", f"fastfeed audit {made}".strip(), class_="kicker"),
         element("h1", element("bdi", result.target)),
         element("p", words.subline(result), class_="quiet"),
         element("p", words.headline(result), class_="headline"),
@@ -97,7 +104,7 @@ def _header(result: AuditResult) -> Markup:
 
 def _time(result: AuditResult, gathered: Gathered) -> list[Markup]:
     """Shares, the chart, stages, the costliest samples."""
-    parts = [shares(gathered.groups, gathered.formats), element("h3", "Time against size"), scatter(gathered.points)]
+    parts = [shares(gathered.groups, gathered.formats), element("h3", "Time of each sample"), scatter(gathered.points)]
     parts += [element("h3", "Stages"), tables.stages(result.stages)]
     if result.costliest:
         parts += [element("h3", "The costliest samples, flagged or not"), tables.costliest(result.costliest[:_COSTLIEST])]

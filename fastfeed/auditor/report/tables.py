@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.report.gather import cost_seconds, telling
-from fastfeed.auditor.report.markup import Markup, element
+from fastfeed.auditor.report.markup import Markup, element, name
 from fastfeed.auditor.report.words import percent
 from fastfeed.auditor.result import Costliest, FoundCode, StageTotal
 from fastfeed.units import format_brief_seconds, format_size
@@ -41,8 +41,7 @@ def kinds(found: Iterable[FoundCode], listed: Container[str]) -> Markup:
 
 def _kind(one: FoundCode, *, is_listed: bool) -> Markup:
     examples = [
-        element("li", element("bdi", short(name), class_="name"), " ", element("span", short(told), class_="quiet"))
-        for name, told in one.examples
+        element("li", name(short(path)), " ", element("span", short(told), class_="quiet")) for path, told in one.examples
     ]
     part = f" ({len(examples):,} of {one.samples:,})" if len(examples) < one.samples else ""
     shown = element("details", element("summary", f"Examples{part}" if one.samples > 1 else "Which"), element("ul", *examples))
@@ -92,7 +91,7 @@ def _sample(record: SampleRecord, thumbnail: str | None, *, cells: bool) -> Mark
     return element(
         "tr",
         element("td", _picture(thumbnail), class_="thumbnail") if cells else "",
-        element("td", element("bdi", record.name, class_="name"), _whereabouts(record), data_v=record.name),
+        element("td", name(record.name), _whereabouts(record), data_v=record.name),
         element("td", *said, data_v=int(flagged[0].code.severity)),
         _cell("class", element("bdi", group) if group else "", group),
         _cell("size", "" if record.size_bytes is None else format_size(record.size_bytes), record.size_bytes),
@@ -160,7 +159,7 @@ def stages(found: Iterable[StageTotal]) -> Markup:
     rows = [
         [one.stage, f"{one.samples:,}",
          *map(format_brief_seconds, (one.cpu_seconds, one.cpu_seconds / one.samples, one.slowest_seconds)),
-         element("bdi", one.slowest, class_="name")]
+         name(one.slowest)]
         for one in found
     ]  # fmt: skip
     return _plain(titles, rows)
@@ -169,10 +168,7 @@ def stages(found: Iterable[StageTotal]) -> Markup:
 def costliest(found: Iterable[Costliest]) -> Markup:
     """The samples that take the most time."""
     titles = (("sample", None), ("takes", "number"), ("of all time", "number"), ("with those above", "number"))
-    rows = [
-        [element("bdi", one.name, class_="name"), format_brief_seconds(one.seconds), percent(one.part), percent(one.cumulative)]
-        for one in found
-    ]
+    rows = [[name(one.name), format_brief_seconds(one.seconds), percent(one.part), percent(one.cumulative)] for one in found]
     return _plain(titles, rows)
 
 

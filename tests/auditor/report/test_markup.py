@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reporting import Reader
 
-from fastfeed.auditor.report.markup import Markup, element, join, text
+from fastfeed.auditor.report.markup import Markup, element, join, name, text
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=40)
 """Any string of Python's, surrogates and all."""
@@ -46,3 +46,10 @@ def test_attributes():
 def test_only_markup_goes_through_as_it_is():
     assert join(["<b>", Markup("<i>")], ", ") == "&lt;b&gt;, <i>"
     assert element("p", Markup("<i></i>"), "&") == "<p><i></i>&amp;</p>"
+
+
+@given(ANY)
+def test_a_name_may_be_broken_and_stays_the_same(value):
+    found = Reader(name(value))
+    assert found.words == escaped(value)
+    assert [tag for tag, _ in found.tags] == ["bdi", *["wbr"] * (value.count("/") + value.count("_"))]
