@@ -27,6 +27,8 @@ class AuditConfig:
     """What loading one sample may take; by default four fifths of the memory that is left, shared by the workers."""
     hidden: bool = False
     """Of a folder: look also at what begins with a dot."""
+    root: str | os.PathLike[str] | None = None
+    """Of a list: the folder that paths are relative to; else its own."""
     baseline: str | os.PathLike[str] | None = None
     """The report (jsonl=) of an earlier audit: only what is not in it counts."""
     thumbnails: bool = True
@@ -61,6 +63,7 @@ class AuditOptions(TypedDict, total=False):
     kill_after: float | None
     memory_limit: int | str | None
     hidden: bool
+    root: str | os.PathLike[str] | None
     baseline: str | os.PathLike[str] | None
     thumbnails: bool
 

@@ -71,7 +71,7 @@ def audit(
         WorkerDied: Processes die whatever they load.
     """
     config = audit_config(options)
-    found = find_target(target, progress, hidden=config.hidden)
+    found = find_target(target, progress, hidden=config.hidden, root=config.root)
     for path in (jsonl, skip_list, html):
         _prove_apart(found, path)
     baseline = None if config.baseline is None else Baseline(os.fsdecode(config.baseline))
@@ -150,8 +150,7 @@ class _Job:
 
     def _take_over(self) -> None:
         """What an audit that was interrupted has left; what depends on all samples is found anew."""
-        if self.journal.why_anew is not None:
-            self.notes.append(self.journal.why_anew)
+        self.notes += self.journal.notes
         if self.journal.kept:
             unsure = ", whether or not the dataset has changed since" if self.target.digest is None else ""
             samples = format_count(self.journal.kept, "sample")

@@ -32,6 +32,8 @@ _AHEAD = 8
 _WORDS_BYTES = 8000
 _LOOK_SECONDS = 1.0
 """How often it is looked whether one hangs."""
+_FEW = 64
+"""So many samples are measured again by one child: it is not disturbed by others, and they need not be started."""
 _MOST_ASIDE = 8
 """Children that may hang at once, beside those that work."""
 _MOST_CRASHES = 8
@@ -87,7 +89,8 @@ class Crew:
     """
 
     def __init__(self, start: Start, spec: dict[str, object], *, count: int, limits: Limits) -> None:
-        self._start, self._spec, self._wanted, self._limits = start, spec, count, limits
+        self._start, self._spec, self._most, self._limits = start, spec, count, limits
+        self._wanted = count
         self._stream = False
         """Whether sample i comes only behind sample i - 1, so that nothing comes behind one that kills its process."""
         self._spread = Spread()
@@ -166,6 +169,7 @@ class Crew:
         Raises:
             WorkerDied: As run().
         """
+        self._wanted = 1 if len(indices) <= _FEW else self._most
         how = How(look=False, full=False, cold=cold)
         records = self.run(Task(index, how) for index in indices)
         return {record.index: [record.times] for record in records if record.times and not record.findings}

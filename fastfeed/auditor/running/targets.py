@@ -64,13 +64,20 @@ class Target:
     """Files without names that children map, for as long as this lives."""
 
 
-def find_target(given: Any, progress: Progress = QUIET, *, hidden: bool = False) -> Target:  # noqa: ANN401 - a path or a dataset
+def find_target(
+    given: Any,  # noqa: ANN401 - a path or a dataset
+    progress: Progress = QUIET,
+    *,
+    hidden: bool = False,
+    root: str | os.PathLike[str] | None = None,
+) -> Target:
     """What a path, the name of a Python object, or a dataset is.
 
     Args:
         given: A folder, a packed dataset, tars, a list of files, "module:name", "file.py:name", or an object.
         progress: Hears of folders that are listed, and of tars that are indexed.
         hidden: Of a folder: take what begins with a dot as well.
+        root: Of a list: the folder that paths are relative to; else its own.
 
     Raises:
         NotADataset: Nothing that can be audited is there.
@@ -83,7 +90,7 @@ def find_target(given: Any, progress: Progress = QUIET, *, hidden: bool = False)
     if os.path.isdir(place):
         return _folder(place, progress, hidden=hidden)
     if os.path.isfile(place) and table_format(place) is not None:
-        return _list(place)
+        return _list(place, None if root is None else os.fsdecode(root))
     if is_tar_name(place):
         return _tars(place, find_tars(place), progress)
     if is_named(place):
@@ -226,9 +233,9 @@ def _leftover(item: LeftOut) -> SampleRecord:
     return SampleRecord(-1, path=item.source, findings=[Finding(LEFT_OUT, item.why)])
 
 
-def _list(place: str) -> Target:
+def _list(place: str, root: str | None) -> Target:
     """The files that a table names: a row is a sample."""
-    listed = read_list(place, RowConfig())
+    listed = read_list(place, RowConfig(), root)
     sources = [source_path(path, listed.root) for path in listed.listing.paths]
     files = write_index(listed.root, listed.listing, listed.draft, user=listed.columns, sources=sources)
     why = list(listed.draft.why)

@@ -170,6 +170,22 @@ def test_a_noisy_machine_is_said():
     assert verdict.as_json()["noise"]["host_noisy"] is True
 
 
+@pytest.mark.parametrize(("noise", "asked"), [(Noise(), 3), (NOISY, 0)])
+def test_on_a_noisy_machine_a_little_more_is_no_suspicion(noise, asked):
+    records = [SampleRecord(n, times={"load": StageTime(10e-3, 10e-3, 0)}) for n in range(100)]
+    records[9].times["load"] = StageTime(19e-3, 19e-3, 0)
+    calls = []
+
+    def remeasure(indices, *, cold):
+        calls.append(indices)
+        return {n: [records[n].times] for n in indices}
+
+    judge(records, remeasure, noise=noise)
+    assert sum(9 in indices for indices in calls) >= asked
+    assert bool(calls) == bool(asked)
+    assert codes(records) == {}, "and it is proven to be nothing where it is one"
+
+
 def test_only_the_costliest_are_measured_again():
     scene = Scene(photos(8, 400))
     for index in range(10):

@@ -84,6 +84,9 @@ def test_a_list(tmp_path):
     (tmp_path / "list.csv").write_text("image,label\nphotos/cat/000.jpg,1\nphotos/cat/001.jpg,1\nphotos/dog/none.jpg,2\n")
     target = find_target(tmp_path / "list.csv")
     assert target.kind == "list" and target.what.startswith("a list of ")
+    (tmp_path / "lists").mkdir()
+    os.rename(tmp_path / "list.csv", tmp_path / "lists" / "list.csv")
+    assert find_target(tmp_path / "lists" / "list.csv", root=tmp_path).what == target.what
 
 
 def test_python():
