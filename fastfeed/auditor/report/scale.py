@@ -47,13 +47,15 @@ def log_scale(values: Iterable[float], told: Callable[[float], str], base: int =
 
 
 def _powers(low: float, high: float, base: int) -> Sequence[float]:
-    """Powers of the base within; where there are fewer than two, their doubles and halves too."""
+    """Powers of the base within; where there are fewer than two, those of 2, or for 10 their doubles and fives too."""
     first, last = math.ceil(math.log(low, base)), math.floor(math.log(high, base))
-    step = max(1, math.ceil((last - first + 1) / _MOST_TICKS))
-    powers = [float(base) ** power for power in range(first, last + 1, step)]
-    if len(powers) > 1 or base == 2:  # noqa: PLR2004
-        return powers
-    return _powers(low, high, 2)
+    if last > first or base == 2:  # noqa: PLR2004 - there is nothing finer
+        step = max(1, math.ceil((last - first + 1) / _MOST_TICKS))
+        return [float(base) ** power for power in range(first, last + 1, step)]
+    if base != 10:  # noqa: PLR2004
+        return _powers(low, high, 2)
+    known = (factor * 10.0**power for power in (first - 1, last, last + 1) for factor in (1, 2, 5))
+    return sorted({tick for tick in known if low <= tick <= high})
 
 
 def linear_scale(high: float, told: Callable[[float], str]) -> Scale:

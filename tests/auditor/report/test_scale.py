@@ -30,8 +30,12 @@ def test_one_value_lies_in_the_middle():
     assert len(scale.ticks) >= 2
 
 
-def test_few_powers_of_ten_give_way_to_doubles():
-    assert list(log_scale([3, 9], str).ticks) == [4, 8]
+def test_where_powers_are_few_there_is_something_between_them():
+    assert list(log_scale([0.003, 0.009], str).ticks) == pytest.approx([0.005, 0.01])
+    assert list(log_scale([0.015, 0.85], str).ticks) == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5])
+    assert list(log_scale([0.15, 2.5], str).ticks) == pytest.approx([0.2, 0.5, 1, 2])
+    assert list(log_scale([1000, 5000], str, 4).ticks) == [1024, 4096]
+    assert list(log_scale([1500, 3900], str, 4).ticks) == [2048, 4096]
 
 
 @given(st.integers(1, 10**9))
