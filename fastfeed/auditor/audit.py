@@ -22,7 +22,7 @@ from fastfeed.auditor.running.process import starter
 from fastfeed.auditor.running.sampling import at_most, positions
 from fastfeed.auditor.running.subject import How
 from fastfeed.auditor.running.targets import FOLDER, Target, find_target
-from fastfeed.auditor.showing import KILL_SECONDS, write_page
+from fastfeed.auditor.showing import KILL_SECONDS, prove_writable, write_page
 from fastfeed.auditor.together import Together, of_tars
 from fastfeed.disk import disk_error
 from fastfeed.errors import UsageError
@@ -74,6 +74,9 @@ def audit(
     found = find_target(target, progress, hidden=config.hidden, root=config.root)
     for path in (jsonl, skip_list, html):
         _prove_apart(found, path)
+    page_path = None if html is None else os.path.abspath(os.fsdecode(html))
+    if page_path is not None:
+        prove_writable(page_path)
     baseline = None if config.baseline is None else Baseline(os.fsdecode(config.baseline))
     identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden}
     with Journal(None if jsonl is None else os.fsdecode(jsonl), identity) as journal:
@@ -81,10 +84,10 @@ def audit(
         job.run()
         if skip_list is not None:
             job.notes += _write_skip_list(os.fsdecode(skip_list), found, journal)
-        gathered = None if html is None else Gathered()
+        gathered = None if page_path is None else Gathered()
         result = job.result(baseline, gathered)
-        if html is not None and gathered is not None:
-            write_page(os.path.abspath(os.fsdecode(html)), result, gathered, job.thumbnail_crew())
+        if page_path is not None and gathered is not None:
+            write_page(page_path, result, gathered, job.thumbnail_crew())
         if job.complete:
             journal.publish(job.records_of_set())
     return result

@@ -110,6 +110,7 @@ def test_a_page(photos: Path, tmp_path: Path):
     assert f"The page for a browser is {page}." in " ".join(
         done("audit", photos, "--html", page, "--no-thumbnails", code=10).split()
     )
+    assert "No such file" in refused("audit", photos, "--html", tmp_path / "none" / "page.html", code=4)
     assert page.read_text().startswith("<!DOCTYPE html>") and "<img" not in page.read_text()
 
 

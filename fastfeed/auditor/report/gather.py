@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from fastfeed.auditor.finding import Finding, Severity
+from fastfeed.auditor.judging.codes import OVERSIZE, PROVEN_SLOW
 from fastfeed.auditor.record import SampleRecord
 
 MOST_ROWS = 2000
@@ -14,7 +15,7 @@ MOST_OF_A_CODE = 500
 """Of these, that have the same finding for their worst."""
 MOST_POINTS = 1500
 """Points of a chart without a finding, and as many with one."""
-_SLOW = frozenset({"slow", "slow-cold", "random-slow", "oversize", "takes-long", "hang"})
+_SLOW = frozenset({*(code.name for code in (*PROVEN_SLOW, OVERSIZE)), "takes-long", "hang"})
 """Codes that are about time."""
 SLOW, FLAGGED, FINE = "slow or oversize", "flagged for something else", "not flagged"
 """Groups of samples."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fastfeed.auditor.report.gather import FINE, FLAGGED, SLOW, Drawn, Point
-from fastfeed.auditor.report.markup import Markup, element, join
+from fastfeed.auditor.report.markup import Markup, element
 from fastfeed.auditor.report.scale import Scale, linear_scale, log_scale
 from fastfeed.units import format_brief_seconds, format_count, format_size
 
@@ -27,16 +27,12 @@ def scatter(points: dict[str, Drawn[Point]]) -> Markup:
     if sized:
         shown, across, what = sized, log_scale([point.size_bytes for point in sized], _size, 4), "bytes"
     else:
-        across, what = linear_scale(max(1, *(point.index for point in shown), 1), lambda at: f"{at:,.0f}"), "position"
+        across, what = linear_scale(max(1, *(point.index for point in shown)), lambda at: f"{at:,.0f}"), "position"
     up = log_scale([_seconds(point) for point in shown], format_brief_seconds)
     return element(
         "figure",
-        element(
-            "div",
-            _plot(shown, across, up, by_size=bool(sized)),
-            class_="plot",
-        ),
-        element("figcaption", join([*_legend(points), element("p", _told(points, what), class_="quiet")])),
+        element("div", _plot(shown, across, up, by_size=bool(sized)), class_="plot"),
+        element("figcaption", _legend(points), element("p", _told(points, what), class_="quiet")),
         class_="scatter",
     )
 
@@ -67,14 +63,14 @@ def _dot(point: Point, across: Scale, up: Scale, *, by_size: bool) -> Markup:
     )  # fmt: skip
 
 
-def _legend(points: dict[str, Drawn[Point]]) -> list[Markup]:
+def _legend(points: dict[str, Drawn[Point]]) -> Markup:
     """What the colours mean."""
     keys = [
         element("span", element("i", class_=f"key {CLASSES[group]}"), f"{group} ({drawn.seen:,})")
         for group, drawn in points.items()
         if drawn.seen
     ]
-    return [element("p", *keys, class_="legend")]
+    return element("p", *keys, class_="legend")
 
 
 def _told(points: dict[str, Drawn[Point]], what: str) -> str:
