@@ -96,7 +96,7 @@ def thumbnails_of(rows: Sequence[SampleRecord], crew: Crew) -> tuple[dict[int, s
     except WorkerDied as error:
         LOG.warning("some thumbnails are missing: %s", error)
         notes.append("some thumbnails are missing: samples ended the processes that made them")
-    if given.count < len(wanted):
+    if not notes and given.count < len(wanted):
         notes.append(f"thumbnails were made of the first {given.count:,} of {format_count(len(wanted), 'flagged image')}")
     return found, notes
 
