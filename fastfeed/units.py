@@ -49,3 +49,13 @@ def format_seconds(seconds: float) -> str:
     if seconds < hour:
         return f"{int(seconds // minute)} min {int(seconds % minute):02d} s"
     return f"{int(seconds // hour)} h {int(seconds % hour // minute):02d} min"
+
+
+def format_brief_seconds(seconds: float) -> str:
+    """0.01 -> "10 ms", 2 -> "2 s", 75 -> "1 min 15 s", microseconds below 1 ms: three figures where there are no minutes."""
+    if round(seconds, 1) >= 60:  # noqa: PLR2004 - a minute
+        return format_seconds(seconds)
+    for factor, unit in ((1, "s"), (1e3, "ms")):
+        if round(seconds * factor, 3) >= 1:
+            return f"{seconds * factor:,.3g} {unit}"
+    return f"{seconds * 1e6:,.3g} \N{MICRO SIGN}s"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastfeed.units import format_count, format_seconds, format_size, parse_size
+from fastfeed.units import format_brief_seconds, format_count, format_seconds, format_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,19 @@ def test_format_count():
 )
 def test_format_seconds(seconds, text):
     assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 \u00b5s"),
+        (1.2345e-5, "12.3 \u00b5s"),
+        (0.001, "1 ms"),
+        (0.1, "100 ms"),
+        (0.99999, "1 s"),
+        (12.34, "12.3 s"),
+        (75, "1 min 15 s"),
+    ],
+)
+def test_format_brief_seconds(seconds, text):
+    assert format_brief_seconds(seconds) == text

@@ -29,6 +29,10 @@ class AuditConfig:
     """Of a folder: look also at what begins with a dot."""
     root: str | os.PathLike[str] | None = None
     """Of a list: the folder that paths are relative to; else its own."""
+    baseline: str | os.PathLike[str] | None = None
+    """The report (jsonl=) of an earlier audit: only what is not in it counts."""
+    thumbnails: bool = True
+    """Whether the page (html=) shows flagged images."""
 
     def __post_init__(self) -> None:
         for name in ("workers", "sample"):
@@ -60,6 +64,8 @@ class AuditOptions(TypedDict, total=False):
     memory_limit: int | str | None
     hidden: bool
     root: str | os.PathLike[str] | None
+    baseline: str | os.PathLike[str] | None
+    thumbnails: bool
 
 
 def audit_config(options: Mapping[str, object]) -> AuditConfig:

@@ -11,6 +11,8 @@ from fastfeed.auditor.judging.judge import judge_ledger
 from fastfeed.auditor.judging.ledger import Ledger
 from fastfeed.auditor.judging.noise import Beat, Noise
 from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.report.baseline import Baseline
+from fastfeed.auditor.report.gather import Gathered
 from fastfeed.auditor.result import AuditResult, Costliest, Summary
 from fastfeed.auditor.running.catalogue import LATE
 from fastfeed.auditor.running.crew import Crew, Task
@@ -20,6 +22,7 @@ from fastfeed.auditor.running.process import starter
 from fastfeed.auditor.running.sampling import at_most, positions
 from fastfeed.auditor.running.subject import How
 from fastfeed.auditor.running.targets import FOLDER, Target, find_target
+from fastfeed.auditor.showing import KILL_SECONDS, prove_writable, write_page
 from fastfeed.auditor.together import Together, of_tars
 from fastfeed.disk import disk_error
 from fastfeed.errors import UsageError
@@ -41,6 +44,7 @@ def audit(
     *,
     jsonl: str | os.PathLike[str] | None = None,
     skip_list: str | os.PathLike[str] | None = None,
+    html: str | os.PathLike[str] | None = None,
     progress: Progress = QUIET,
     **options: Unpack[AuditOptions],
 ) -> AuditResult:
@@ -54,6 +58,7 @@ def audit(
             a dataset: anything with __len__ and __getitem__, or an iterable. Its transforms are run.
         jsonl: A file that gets a record of each sample. An audit that was interrupted is continued by the same call.
         skip_list: A file that gets the samples that are errors, for pack --exclude and DataLoader(skip=).
+        html: A file that gets a page for a browser: what was found, charts, flagged samples with thumbnails.
         progress: Hears how far it is.
         **options: AuditConfig's fields.
 
@@ -67,17 +72,24 @@ def audit(
     """
     config = audit_config(options)
     found = find_target(target, progress, hidden=config.hidden, root=config.root)
-    for path in (jsonl, skip_list):
+    for path in (jsonl, skip_list, html):
         _prove_apart(found, path)
+    page_path = None if html is None else os.path.abspath(os.fsdecode(html))
+    if page_path is not None:
+        prove_writable(page_path)
+    baseline = None if config.baseline is None else Baseline(os.fsdecode(config.baseline))
     identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden}
     with Journal(None if jsonl is None else os.fsdecode(jsonl), identity) as journal:
         job = _Job(found, config, journal, progress)
         job.run()
         if skip_list is not None:
             job.notes += _write_skip_list(os.fsdecode(skip_list), found, journal)
-        result = job.result()
+        gathered = None if page_path is None else Gathered()
+        result = job.result(baseline, gathered)
+        if page_path is not None and gathered is not None:
+            write_page(page_path, result, gathered, job.thumbnail_crew())
         if job.complete:
-            journal.publish()
+            journal.publish(job.records_of_set())
     return result
 
 
@@ -113,14 +125,16 @@ class _Job:
         self._of_set: list[tuple[str, Finding]] = []
         self._beats: list[Beat] = []
         self._verdict: Verdict | None = None
+        self._stream = False
+        """Whether it can only be read from its beginning."""
 
     def run(self) -> None:
         """Load what is still to be loaded, then measure again what seems slow."""
         self._take_over()
         with self._crew() as crew:
             self.count = crew.prepare()
-            stream = self.count is None
-            if stream:
+            self._stream = self.count is None
+            if self._stream:
                 self.notes.append("a stream is read by one process, from its beginning")
             self._load(crew)
         if crew.ended_at is not None:
@@ -128,7 +142,7 @@ class _Job:
         if crew.cut_short is not None:
             self.notes.append(crew.cut_short)
         self._beats = crew.beats
-        self._judge(stream=stream)
+        self._judge()
         self._compare()
         for number, record in enumerate(self.target.before):
             record.index = (self.count or 0) + number
@@ -155,10 +169,10 @@ class _Job:
         self._times.add(record)
         self._together.add(record)
 
-    def _judge(self, *, stream: bool) -> None:
+    def _judge(self) -> None:
         """Find what is slow. It is measured again in processes that have not loaded it before."""
         with self._crew() as crew:
-            remeasure = None if stream else crew.measured
+            remeasure = None if self._stream else crew.measured
             self._verdict = judge_ledger(self._times, remeasure, noise=Noise(self._beats))
         self._note((index, found) for index, findings in self._verdict.findings.items() for found in findings)
         self.notes += self._verdict.notes
@@ -208,14 +222,42 @@ class _Job:
         shuffled = self.config.max_minutes is not None
         yield from positions(self.count, sample=self.config.sample, shuffled=shuffled, seed=_SEED)
 
-    def result(self) -> AuditResult:
-        """What was found."""
+    def thumbnail_crew(self) -> Crew | None:
+        """What makes thumbnails; None where none are wanted, or nothing can be loaded a second time."""
+        if not self.config.thumbnails or self.count is None or self._stream:
+            return None
+        limits = Limits(kill_seconds=KILL_SECONDS, memory_bytes=self.limits.memory_bytes)
+        return Crew(self._start, self.target.spec, count=self.workers, limits=limits)
+
+    def records_of_set(self) -> Iterator[SampleRecord]:
+        """What was said of classes and tars, as lines of the report behind those of samples, each named by what it is about."""
+        first = (self.count or 0) + len(self.target.before)
+        for number, (name, finding) in enumerate(self._of_set):
+            about = finding.text.partition(":")[0]  # a class, or a place in a tar: numbers behind it may change
+            yield SampleRecord(first + number, key=f"{name}: {about}", findings=[finding])
+
+    def result(self, baseline: Baseline | None = None, gathered: Gathered | None = None) -> AuditResult:
+        """What was found.
+
+        Args:
+            baseline: What it has is left out.
+            gathered: Gets the records.
+        """
         summary, bad = Summary(), 0
-        for name, finding in self._of_set:
-            summary.add_of_set(name, finding)
+        for (name, _), record in zip(self._of_set, self.records_of_set(), strict=True):
+            if baseline is not None:
+                baseline.leave_out(record)
+            for finding in record.findings:
+                summary.add_of_set(name, finding)
         for record in self.journal:
-            summary.add(record)
             bad += record.index < (self.count or 0) and record.severity is Severity.ERROR
+            if baseline is not None:
+                baseline.leave_out(record)
+            summary.add(record)
+            if gathered is not None:
+                gathered.add(record)
+        if baseline is not None and self.config.fast:
+            self.notes.append("with --fast not all that the baseline knows can be found again: the rest counts as gone")
         others = len(self.target.before)
         audited = summary.records - others
         part = self.count is not None and 0 < audited < self.count
@@ -223,6 +265,7 @@ class _Job:
             target=self.target.name, what=self.target.what, kind=self.target.kind, samples=self.count or 0,
             notes=tuple(self.notes), workers=self.workers, fast=self.config.fast, complete=self.complete,
             report=self.journal.report if self.complete else None, seconds=time.monotonic() - self.began, **self._judged(),
+            compared=None if baseline is None else baseline.compared(whole=audited == self.count),
             **summary.facts(others=others, at_most=at_most(bad, audited) if part else None),
         )  # fmt: skip
 

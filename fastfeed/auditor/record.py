@@ -8,7 +8,7 @@ from fastfeed.auditor.finding import Code, Finding, Severity, worst
 from fastfeed.sample import printable
 
 _NAMES = ("path", "key", "index", "shard", "offset", "label", "split")
-_FACTS = ("size_bytes", "format", "width", "height", "mode", "digest", "peak_bytes")
+_FACTS = ("size_bytes", "format", "width", "height", "mode", "digest", "peak_bytes", "thumbnail")
 STAGES = ("read", "decode", "transform", "load")
 """In this order. A dataset that cannot be taken apart has one stage: load."""
 
@@ -69,6 +69,8 @@ class SampleRecord:
     """Of its bytes: equal digests are equal files."""
     peak_bytes: int | None = None
     """Memory that it took at most, beyond what was there before."""
+    thumbnail: str | None = None
+    """Of an image, where one is asked for: a small JPEG in base64. None in a report's lines."""
     times: dict[str, StageTime] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 

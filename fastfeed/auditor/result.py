@@ -6,6 +6,7 @@ from typing import Any
 
 from fastfeed.auditor.finding import Code, Finding, Severity
 from fastfeed.auditor.record import STAGES, SampleRecord
+from fastfeed.units import format_count
 
 _EXAMPLES = 5
 
@@ -51,6 +52,28 @@ class Costliest:
     """Of it and those before it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How findings compare with an earlier report."""
+
+    baseline: str
+    """The earlier report."""
+    left_out: int
+    """Findings that it has too: they are not counted."""
+    gone: int
+    """Findings that only it has, of samples that were audited again."""
+
+    @property
+    def sentence(self) -> str:
+        """For people; the path as it is."""
+        known = f"{format_count(self.left_out, 'finding')} known from {self.baseline} {_be(self.left_out)} left out"
+        return f"Only what is new is counted: {known}, {self.gone:,} {_be(self.gone)} gone."
+
+
+def _be(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
     """What an audit found."""
@@ -94,6 +117,8 @@ class AuditResult:
     """The file that holds a record of each sample."""
     notes: tuple[str, ...]
     seconds: float
+    compared: Compared | None = None
+    """With a baseline; then found, flagged and errors count only what is new."""
 
     @property
     def worst(self) -> Severity | None:

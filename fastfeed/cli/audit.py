@@ -27,6 +27,12 @@ _SEVERITIES = ("info", "warning", "error")
               help="Write a record of each sample; the same command continues what was interrupted.")  # fmt: skip
 @click.option("--skip-list", type=click.Path(), metavar="FILE",
               help="Write the samples that are errors, for pack --exclude and DataLoader(skip=).")  # fmt: skip
+@click.option("--html", type=click.Path(), metavar="FILE",
+              help="Write a page for a browser: what was found, charts, flagged samples. It needs no network.")  # fmt: skip
+@click.option("--thumbnails/--no-thumbnails", default=True, show_default=True,
+              help="Whether the page shows flagged images; not where the data is private.")  # fmt: skip
+@click.option("--baseline", type=click.Path(), metavar="OLD.jsonl",
+              help="The --jsonl report of an earlier audit: only what is not in it counts.")  # fmt: skip
 @click.option("--fail-on", type=click.Choice([*reversed(_SEVERITIES), "nothing"]), default="error", show_default=True,
               help="Exit with 10 where there is a finding so bad, or worse.")  # fmt: skip
 @speaks
@@ -51,7 +57,7 @@ def command(output: Output, *, target: str, fail_on: str, **options: Any) -> int
     if output.json:
         render.json_record(result, failed=failed)
     elif not output.quiet or failed:
-        findings.audit_result(result, skip_list=options["skip_list"])
+        findings.audit_result(result, skip_list=options["skip_list"], html=options["html"])
     return FOUND if failed else 0
 
 

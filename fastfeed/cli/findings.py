@@ -15,12 +15,13 @@ _SHOWN = 3
 _INDENT = "        "
 
 
-def audit_result(result: "AuditResult", *, skip_list: str | None = None) -> None:
+def audit_result(result: "AuditResult", *, skip_list: str | None = None, html: str | None = None) -> None:
     """An audit's result.
 
     Args:
         result: What was found.
         skip_list: Where the skip list was written.
+        html: Where the page was written.
     """
     say(_headline(result))
     for text in _confidence(result):
@@ -34,7 +35,7 @@ def audit_result(result: "AuditResult", *, skip_list: str | None = None) -> None
         say(f"Note: {printable(note)}")
     if not result.complete:
         say("Time was up before all samples were looked at: the same command with --jsonl FILE goes on.")
-    _next(result, skip_list)
+    _next(result, skip_list, html)
 
 
 def _headline(result: "AuditResult") -> str:
@@ -45,14 +46,17 @@ def _headline(result: "AuditResult") -> str:
     found = ", ".join(told)
     size = f"{format_size(result.size_bytes)} in " if result.size_bytes else ""
     took = f"{size}{format_seconds(result.seconds)}"
+    nothing = "nothing is wrong" if result.compared is None else "nothing new is wrong"
     where = "" if result.target in result.what else f" ({printable(result.target)})"
-    return f"Audited {of}{result.what}{where}, {took}: {found or 'nothing is wrong'}."
+    return f"Audited {of}{result.what}{where}, {took}: {found or nothing}."
 
 
 def _confidence(result: "AuditResult") -> Iterator[str]:
     if result.at_most is not None:
         share = f"{result.at_most:.2%}" if result.at_most < 0.1 else f"{result.at_most:.0%}"  # noqa: PLR2004 - two digits tell enough
         yield f"So with 95 % confidence at most {share} of all samples have an error (those looked at were drawn at random)."
+    if result.compared is not None:
+        yield result.compared.sentence
 
 
 def _found(found: "FoundCode") -> None:
@@ -98,10 +102,12 @@ def _costliest(result: "AuditResult") -> str:
     return printable(f"The costliest {len(result.costliest)} samples take {share:.0%} of the time; the first: {named}.")
 
 
-def _next(result: "AuditResult", skip_list: str | None) -> None:
+def _next(result: "AuditResult", skip_list: str | None, html: str | None) -> None:
     """What to do with the result."""
     if result.report is not None:
         say(f"Each sample has a line in {printable(result.report)}.")
+    if html is not None:
+        say(f"The page for a browser is {printable(html)}.")
     if skip_list is None:
         if result.errors:
             say(f"Next:  fastfeed audit {shlex.quote(result.target)} --skip-list bad.jsonl   # the errors, by their names")

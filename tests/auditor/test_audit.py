@@ -203,3 +203,48 @@ def test_the_result_as_json(tmp_path):
     result = fastfeed.audit(make_photos(tmp_path / "photos"))
     assert json.dumps(result.judged)
     assert [stage.stage for stage in result.stages] == ["read", "decode"]
+
+
+def test_a_page_with_thumbnails_and_one_without(tmp_path):
+    folder, html = broken_photos(tmp_path / "photos"), tmp_path / "page.html"
+    before = facts_below(folder)
+    fastfeed.audit(folder, html=html)
+    page = html.read_text()
+    assert "5 of 10 samples (50 %) have something to mend." in page and "cat/page.jpg" in page
+    assert page.count('<img src="data:image/jpeg;base64,') == 1, "of the cut photo alone something can be seen"
+    fastfeed.audit(folder, html=html, thumbnails=False)
+    assert "base64,/9j/" not in html.read_text()
+    assert facts_below(folder) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "photos"]
+    assert not children()
+    with pytest.raises(UsageError, match="lies in what is audited"):
+        fastfeed.audit(folder, html=folder / "page.html")
+
+
+def test_against_a_baseline_only_what_is_new_counts(tmp_path):
+    folder, old, html = broken_photos(tmp_path / "photos"), tmp_path / "old.jsonl", tmp_path / "page.html"
+    fastfeed.audit(folder, jsonl=old)
+    (folder / "cat" / "cut.jpg").write_bytes((folder / "dog" / "001.jpg").read_bytes()[:-200])
+    (folder / "cat" / "page.jpg").unlink()
+    (folder / "dog" / "new.jpg").write_bytes(b"")
+    skip = tmp_path / "skip.jsonl"
+    result = fastfeed.audit(folder, baseline=old, jsonl=old, html=html, skip_list=skip)
+    assert {(one.code, name) for one in result.found for name, _ in one.examples if one.severity != "info"} == {
+        ("empty-file", "dog/new.jpg")
+    }
+    assert (result.flagged, result.errors) == (1, 1)
+    assert result.compared is not None and result.compared.gone == 1 and result.compared.left_out >= 4
+    assert "1 of 10 samples (10 %) has something new to mend." in html.read_text()
+    assert len(SkipList.read(str(skip)).entries) == 5, "what is known is as broken as before"
+    again = fastfeed.audit(folder, baseline=old)
+    assert (again.found, again.worst) == ((), None), "the report that it replaced was read before"
+
+
+def test_a_baseline_knows_what_was_said_of_classes(tmp_path):
+    folder, old = make_photos(tmp_path / "photos", each=60), tmp_path / "old.jsonl"
+    (folder / "fox").mkdir()
+    (folder / "fox" / "0.jpg").write_bytes((folder / "cat" / "000.jpg").read_bytes()[:-2] + b"x\xff\xd9")
+    first = fastfeed.audit(folder, jsonl=old, fast=True)
+    assert [one.examples[0][0] for one in first.found if one.code == "class-tiny"] == ["classes"]
+    assert lines_of(old)[-1]["key"] == "classes: fox"
+    assert not fastfeed.audit(folder, baseline=old, fast=True).found

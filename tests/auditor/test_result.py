@@ -1,7 +1,9 @@
+import pytest
+
 from fastfeed.auditor.finding import Finding, Severity
 from fastfeed.auditor.looking.setcodes import TINY_CLASS
 from fastfeed.auditor.record import SampleRecord, StageTime
-from fastfeed.auditor.result import AuditResult, Summary
+from fastfeed.auditor.result import AuditResult, Compared, Summary
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE, FAILS
 
 
@@ -58,3 +60,14 @@ def test_the_worst_of_all():
     assert result(record(0)).worst is None
     assert result(record(0, CRASH_ONCE)).worst is Severity.WARNING
     assert result(record(0, CRASH_ONCE), record(1, CRASH)).worst is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("left_out", "gone", "told"),
+    [
+        (1, 1, "1 finding known from old.jsonl is left out, 1 is gone."),
+        (1200, 0, "1,200 findings known from old.jsonl are left out, 0 are gone."),
+    ],
+)
+def test_how_it_compares(left_out, gone, told):
+    assert Compared("old.jsonl", left_out, gone).sentence == f"Only what is new is counted: {told}"

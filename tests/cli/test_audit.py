@@ -102,3 +102,25 @@ def test_names_that_are_no_text(photos: Path, tmp_path: Path):
     text = done("audit", photos, "--skip-list", tmp_path / "skip.jsonl", code=10)
     assert "cat/\\udcff\\n.jpg: " in text
     assert [entry.source for entry in SkipList.read(str(tmp_path / "skip.jsonl")).entries] == ["cat/\udcff\n.jpg"]
+
+
+def test_a_page(photos: Path, tmp_path: Path):
+    (photos / "cat" / "page.jpg").write_text("<!DOCTYPE html><html>404</html>")
+    page = tmp_path / "page.html"
+    assert f"The page for a browser is {page}." in " ".join(
+        done("audit", photos, "--html", page, "--no-thumbnails", code=10).split()
+    )
+    assert "No such file" in refused("audit", photos, "--html", tmp_path / "none" / "page.html", code=4)
+    assert page.read_text().startswith("<!DOCTYPE html>") and "<img" not in page.read_text()
+
+
+def test_only_what_is_new_fails(photos: Path, tmp_path: Path):
+    (photos / "cat" / "page.jpg").write_text("<!DOCTYPE html><html>404</html>")
+    old = tmp_path / "old.jsonl"
+    done("audit", photos, "--jsonl", old, code=10)
+    text = " ".join(done("audit", photos, "--baseline", old).split())
+    assert "nothing new is wrong. Only what is new is counted:" in text
+    (photos / "cat" / "other.jpg").write_bytes(b"")
+    found = record("audit", photos, "--baseline", old, kind=AuditResult, code=10)
+    assert (found["errors"], found["failed"], found["compared"]["gone"]) == (1, True, 0)
+    assert "no record of an audit" in refused("audit", photos, "--baseline", photos / "cat" / "page.jpg", code=2)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord, StageTime
-from fastfeed.auditor.result import AuditResult, Costliest, Summary
+from fastfeed.auditor.result import AuditResult, Compared, Costliest, Summary
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE
 from fastfeed.cli.findings import audit_result
 
@@ -83,3 +83,12 @@ def test_what_comes_next(capsys):
     for kind, end in ends.items():
         assert shown(capsys, result(sample(0), kind=kind, report="/r.jsonl"), skip_list="s.jsonl").endswith(end)
     assert "fastfeed pack /data/x DST --exclude s.jsonl" in shown(capsys, result(sample(0)), skip_list="s.jsonl")
+
+
+def test_what_is_new_and_where_the_page_is(capsys):
+    text = shown(capsys, result(sample(0), compared=Compared("old\x1b.jsonl", 3, 1)), html="page.html")
+    assert (
+        "nothing new is wrong. Only what is new is counted: 3 findings known from old\\x1b.jsonl are left out, 1 is gone."
+        in text
+    )
+    assert "The page for a browser is page.html." in text

@@ -9,6 +9,7 @@ from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.looking.look import look
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.subject import How
+from fastfeed.auditor.running.thumbnail import thumbnail
 from fastfeed.errors import FastfeedError
 
 
@@ -33,6 +34,9 @@ def examine(record: SampleRecord, name: str, data: bytes, how: How, *, clocked: 
         how: How closely to look.
         clocked: Whether the time of decoding is that of the stage decode; not where a dataset decodes it itself.
     """
+    if how.thumbnail:
+        record.thumbnail = thumbnail(data)
+        return
     clock = _Timed()
     found = look(data, name, strict=how.full and how.look, band=how.full and how.look, around=clock)
     if clocked and clock.used:

@@ -9,7 +9,7 @@ import json
 import os
 import tempfile
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
@@ -134,8 +134,11 @@ class Journal:
             if at != _NONE:
                 yield self.get(index)
 
-    def publish(self) -> None:
+    def publish(self, more: Iterable[SampleRecord] = ()) -> None:
         """Write the report, whole or not at all, and forget the rest.
+
+        Args:
+            more: Records of no sample, which come last.
 
         Raises:
             DestinationError: It cannot be written.
@@ -143,16 +146,17 @@ class Journal:
         if self.report is None:
             return
         try:
-            publish(f"{self.report}.part", self.report, self._write)
+            publish(f"{self.report}.part", self.report, lambda file: self._write(file, more))
             remove(self.report + SUFFIX)
         except OSError as error:
             raise disk_error(f"{self.report}: {error.strerror}", error.errno, self._folder()) from error
 
-    def _write(self, target: BinaryIO) -> None:
+    def _write(self, target: BinaryIO, more: Iterable[SampleRecord]) -> None:
         for at in self._starts:
             if at != _NONE:
                 self._file.seek(at)
                 target.write(self._file.readline())
+        target.writelines(json.dumps(record.as_json()).encode() + b"\n" for record in more)
 
 
 def _lock(descriptor: int, report: str) -> list[str]:

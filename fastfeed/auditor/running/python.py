@@ -104,7 +104,7 @@ class Indexed:
         """Ask for a sample, and look at its bytes where they can be had."""
         record = self.named(index)
         if how.load and self.ready(record, how):
-            loaded = clocked(record, lambda stages: self.fetch(index, stages))
+            loaded = how.thumbnail or clocked(record, lambda stages: self.fetch(index, stages))
             if how.look:
                 self._look(record, how, loaded=loaded)
         return record
@@ -140,6 +140,7 @@ class Indexed:
                 seen += beside.findings
                 record.size_bytes = (record.size_bytes or 0) + len(data)
                 if not number:
+                    record.thumbnail = beside.thumbnail
                     record.format, record.width, record.height = beside.format, beside.width, beside.height
                     record.mode, record.digest = beside.mode, beside.digest
         except OSError as error:

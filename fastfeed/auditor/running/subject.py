@@ -23,6 +23,8 @@ class How(NamedTuple):
     """From the disk, not from the kernel's memory. A subject that cannot do so gives a record without times."""
     load: bool = True
     """False: only its names are wanted, since it kills whoever loads it."""
+    thumbnail: bool = False
+    """Make a thumbnail of its image, and nothing else."""
 
 
 HOW = How()

@@ -104,3 +104,12 @@ def test_names_with_bytes_that_are_no_text(report):
         assert journal.get(0) == odd
         journal.publish()
     assert json.loads(report.read_bytes())["path"] == "caf\udce9.jpg"
+
+
+def test_what_is_said_of_no_sample_comes_last(report):
+    with Journal(str(report), IDENTITY) as journal:
+        journal.add(record(0))
+        journal.publish([SampleRecord(1, key="classes: cat", findings=[Finding(CRASH, "cat: none")])])
+    assert [(line["index"], line.get("key"), line["status"]) for line in lines_of(report)] == [
+        (0, None, "ok"), (1, "classes: cat", "flagged"),
+    ]  # fmt: skip

@@ -146,3 +146,14 @@ def test_forgetting_leaves_the_file(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     forget(str(tmp_path / "a"))
     assert (tmp_path / "a").read_bytes() == b"abc"
+
+
+def test_a_thumbnail_needs_no_run_of_the_programs_code(tmp_path):
+    def fails(image):
+        raise ValueError
+
+    record = subject_of(ImageFolder(make_photos(tmp_path / "photos"), fails)).load(0, How(thumbnail=True))
+    assert record is not None and record.thumbnail is not None
+    assert (record.findings, record.times) == ([], {})
+    nothing = subject_of(Plain(error=ValueError())).load(0, How(thumbnail=True))
+    assert nothing is not None and (nothing.thumbnail, nothing.findings) == (None, [])

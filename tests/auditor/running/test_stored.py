@@ -75,3 +75,11 @@ def test_findings_of_another_member_say_which(tmp_path):
     record = Stored([PartSpec(PACKED, str(tmp_path / "packed"))]).load(0, HOW)
     assert record.format == "JPEG"
     assert [found.text.partition(":")[0] for found in record.findings] == ["txt"]
+
+
+def test_a_thumbnail_is_all_that_is_made(tmp_path):
+    _, stored = subject(make_photos(tmp_path / "photos"))
+    record = stored.load(0, How(thumbnail=True))
+    assert record.thumbnail is not None and record.thumbnail.startswith("/9j/")
+    assert (record.path, record.format, record.findings, set(record.times)) == ("cat/000.jpg", None, [], {"read"})
+    assert stored.load(0, HOW).thumbnail is None
