@@ -58,7 +58,7 @@ def test_what_is_slow_is_no_error(story: tuple[Path, list[str], DemoResult]):
         with Image.open(folder / "photos" / name) as image:
             image.load()
     with Image.open(folder / "photos" / "circle" / "many-scans.jpg") as image:
-        assert len(image.getcolors(1 << 20)) > 1000
+        assert len(set(image.convert("L").tobytes())) > 50  # a photo, and not one colour
 
 
 def test_all_that_is_left_decodes(story: tuple[Path, list[str], DemoResult]):
