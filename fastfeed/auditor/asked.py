@@ -1,5 +1,6 @@
 """What decides how an audit is done."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TypedDict
@@ -26,6 +27,8 @@ class AuditConfig:
     """What loading one sample may take; by default four fifths of the memory that is left, shared by the workers."""
     hidden: bool = False
     """Of a folder: look also at what begins with a dot."""
+    root: str | os.PathLike[str] | None = None
+    """Of a list: the folder that paths are relative to; else its own."""
 
     def __post_init__(self) -> None:
         for name in ("workers", "sample"):
@@ -56,6 +59,7 @@ class AuditOptions(TypedDict, total=False):
     kill_after: float | None
     memory_limit: int | str | None
     hidden: bool
+    root: str | os.PathLike[str] | None
 
 
 def audit_config(options: Mapping[str, object]) -> AuditConfig:

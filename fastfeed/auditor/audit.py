@@ -66,7 +66,7 @@ def audit(
         WorkerDied: Processes die whatever they load.
     """
     config = audit_config(options)
-    found = find_target(target, progress, hidden=config.hidden)
+    found = find_target(target, progress, hidden=config.hidden, root=config.root)
     for path in (jsonl, skip_list):
         _prove_apart(found, path)
     identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden}
@@ -142,7 +142,9 @@ class _Job:
         if self.journal.why_anew is not None:
             self.notes.append(self.journal.why_anew)
         if self.journal.kept:
-            self.notes.append(f"{format_count(self.journal.kept, 'sample')} taken over from an audit that was interrupted")
+            unsure = ", whether or not the dataset has changed since" if self.target.digest is None else ""
+            samples = format_count(self.journal.kept, "sample")
+            self.notes.append(f"{samples} taken over from an audit that was interrupted{unsure}")
         for record in self.journal:
             kept = [found for found in record.findings if found.code.name not in LATE]
             if len(kept) < len(record.findings):
@@ -165,7 +167,7 @@ class _Job:
     def _compare(self) -> None:
         """Find what samples show together."""
         self._note(self._together.found(lambda index: self.journal.get(index).name))
-        self._of_set += self._together.of_set()
+        self._of_set += self._together.of_set(self.target.class_folders)
         if self.target.tars is not None and not self.config.fast:
             self._of_set += of_tars(self.target.tars.paths())
 
@@ -181,8 +183,7 @@ class _Job:
 
     def _load(self, crew: Crew) -> None:
         wanted = self.config.sample if self.count is None else min(self.count, self.config.sample or self.count)
-        self.progress.start("audit", wanted, None)
-        self.progress.advance(self.journal.kept, 0)
+        self.progress.start("audit", None if wanted is None else max(0, wanted - self.journal.kept), None)
         for record in crew.run(self._tasks()):
             self.journal.add(record)
             self._hear(record)

@@ -1,5 +1,6 @@
 """What can be said about a sample, each with a code that stays the same: reports, baselines and skip lists name it."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -55,7 +56,8 @@ def catalogue(*codes: Code) -> dict[str, Code]:
     """
     found = {code.name: code for code in codes}
     if len(found) != len(codes):
-        msg = "two codes have one name"
+        twice = sorted(name for name, count in Counter(code.name for code in codes).items() if count > 1)
+        msg = f"two codes have one name: {', '.join(twice)}"
         raise ValueError(msg)
     return found
 

@@ -68,6 +68,8 @@ class AuditResult:
     """That have a warning or an error."""
     errors: int
     """That have an error: they cannot be loaded, or what is loaded is not what was stored."""
+    of_set: int
+    """Warnings and errors about classes or tars, rather than samples."""
     others: int
     """Entries that are no sample but were spoken of: FIFOs, leftovers."""
     found: tuple[FoundCode, ...]
@@ -114,6 +116,7 @@ class Summary:
     records: int = 0
     flagged: int = 0
     errors: int = 0
+    of_set: int = 0
     size_bytes: int = 0
     formats: Counter[str] = field(default_factory=Counter)
     _codes: dict[Code, list[tuple[str, str]]] = field(default_factory=dict)
@@ -143,6 +146,7 @@ class Summary:
 
     def add_of_set(self, name: str, finding: Finding) -> None:
         """Something about a class or a tar rather than a sample."""
+        self.of_set += finding.code.severity >= Severity.WARNING
         self._counts[finding.code] += 1
         examples = self._codes.setdefault(finding.code, [])
         if len(examples) < _EXAMPLES:
@@ -172,7 +176,8 @@ class Summary:
             at_most: As AuditResult has it.
         """
         return {
-            "audited": self.records - others, "flagged": self.flagged, "errors": self.errors, "others": others,
+            "audited": self.records - others, "flagged": self.flagged, "errors": self.errors, "of_set": self.of_set,
+            "others": others,
             "found": self.found(), "stages": self.stages(), "formats": dict(self.formats.most_common()),
             "size_bytes": self.size_bytes, "at_most": at_most,
         }  # fmt: skip

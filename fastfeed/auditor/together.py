@@ -59,9 +59,13 @@ class Together:
         for at, finding in lengths.outliers(self._lengths, "byte").items():
             yield self._texts[at], finding
 
-    def of_set(self) -> Iterator[tuple[str, Finding]]:
-        """What there is to say about classes."""
-        for finding in classes.findings_of(self._classes):
+    def of_set(self, class_folders: frozenset[tuple[str | None, str]] = frozenset()) -> Iterator[tuple[str, Finding]]:
+        """What there is to say about classes.
+
+        Args:
+            class_folders: (split, class) of those that are known to be, also without any sample.
+        """
+        for finding in classes.findings_of(self._classes, class_folders - self._classes.keys()):
             yield "classes", finding
 
 

@@ -29,11 +29,7 @@ def audit_result(result: "AuditResult", *, skip_list: str | None = None) -> None
         say(f"{text[:1].upper()}{text[1:]}.")
     for found in result.found:
         _found(found)
-    if result.stages:
-        say("")
-        _stages(result)
-    if result.formats:
-        say("Formats: " + ", ".join(f"{name} {count:,}" for name, count in result.formats.items()))
+    _costs(result)
     for note in result.notes:
         say(f"Note: {printable(note)}")
     if not result.complete:
@@ -44,7 +40,9 @@ def audit_result(result: "AuditResult", *, skip_list: str | None = None) -> None
 def _headline(result: "AuditResult") -> str:
     of = "" if result.audited == result.samples else f"{result.audited:,} samples of "
     counts = [(result.errors, "with an error"), (result.flagged - result.errors, "with a warning")]
-    found = ", ".join(f"{format_count(count, 'sample')} {what}" for count, what in counts if count)
+    told = [f"{format_count(count, 'sample')} {what}" for count, what in counts if count]
+    told += [f"{format_count(result.of_set, 'finding')} about classes or tars"] if result.of_set else []
+    found = ", ".join(told)
     size = f"{format_size(result.size_bytes)} in " if result.size_bytes else ""
     took = f"{size}{format_seconds(result.seconds)}"
     where = "" if result.target in result.what else f" ({printable(result.target)})"
@@ -72,6 +70,17 @@ def _found(found: "FoundCode") -> None:
     say_indented(f"What to do: {found.advice}", _INDENT)
 
 
+def _costs(result: "AuditResult") -> None:
+    """What loading takes, and what is loaded."""
+    if result.stages:
+        say("")
+        _stages(result)
+    if len(result.costliest) > 1:
+        say(_costliest(result))
+    if result.formats:
+        say("Formats: " + ", ".join(f"{name} {count:,}" for name, count in result.formats.items()))
+
+
 def _stages(result: "AuditResult") -> None:
     columns = [("stage", "left"), ("samples", "right"), ("processor", "right"), ("mean", "right"), ("wall", "right"),
                ("slowest", "right"), ("which", "left")]  # fmt: skip
@@ -81,6 +90,12 @@ def _stages(result: "AuditResult") -> None:
         for one in result.stages
     ]  # fmt: skip
     table(columns, rows)
+
+
+def _costliest(result: "AuditResult") -> str:
+    named = ", ".join(f"{one.name} ({format_seconds(one.seconds)})" for one in result.costliest[:_SHOWN])
+    share = result.costliest[-1].cumulative
+    return printable(f"The costliest {len(result.costliest)} samples take {share:.0%} of the time; the first: {named}.")
 
 
 def _next(result: "AuditResult", skip_list: str | None) -> None:

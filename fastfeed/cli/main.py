@@ -18,12 +18,11 @@ Exit codes:
     0  done                           7  a worker process was killed
     1  a fault of fastfeed itself     8  a sample cannot be decoded
     2  wrong usage                    9  no packed dataset is there
-    3  the source cannot be used    130  interrupted by Ctrl-C
-    4  the destination cannot be    141  the reader of the output
-       used                              has gone
+    3  the source cannot be used     10  audit found what --fail-on names
+    4  the destination cannot be    130  interrupted by Ctrl-C
+       used                         141  the reader of the output has gone
     5  a packed dataset is damaged  143  interrupted by SIGTERM
-    6  done, but inputs were skipped  10  audit found what --fail-on
-                                           names
+    6  done, but inputs were skipped
 """
 FAULT, INTERRUPTED, CLOSED_PIPE, TERMINATED = 1, 130, 141, 143
 

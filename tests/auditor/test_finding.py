@@ -17,5 +17,5 @@ def test_the_worst_counts():
 
 def test_names_are_unique():
     assert catalogue(CUT, WIDE) == {"cut": CUT, "wide": WIDE}
-    with pytest.raises(ValueError, match="one name"):
+    with pytest.raises(ValueError, match="one name: cut"):
         catalogue(CUT, CUT)

@@ -44,7 +44,7 @@ def test_what_is_said_of_a_set():
     facts = summary.facts(others=1, at_most=0.25)
     assert (facts["audited"], facts["others"], facts["size_bytes"], facts["formats"]) == (1, 1, 12, {"PNG": 2})
     assert facts["found"][0].examples == (("classes", "cat: 1 sample"),)
-    assert (facts["flagged"], facts["at_most"]) == (0, 0.25)
+    assert (facts["flagged"], facts["at_most"], facts["of_set"]) == (0, 0.25, 1)
 
 
 def result(*records):

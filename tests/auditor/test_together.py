@@ -47,6 +47,15 @@ def test_classes():
     assert [(name, found.code.name) for name, found in together.of_set()] == [("classes", "class-tiny")]
 
 
+def test_a_class_without_a_sample():
+    together = Together(names=False)
+    for index in range(30):
+        together.add(SampleRecord(index, label=f"class {index % 3}"))
+    folders = frozenset({(None, "class 0"), (None, "class 1"), (None, "class 2"), (None, "none")})
+    assert [(found.code.name, found.text) for _, found in together.of_set(folders)] == [("class-empty", "none")]
+    assert list(together.of_set()) == []
+
+
 def test_a_tar_that_is_cut(tmp_path):
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w") as tar:

@@ -50,6 +50,14 @@ def test_a_stage_without_a_known_size_has_no_rest(clock: Clock, capsys: pytest.C
     assert capsys.readouterr().err == "fastfeed scan: 610 files, 0 B, 10/s, 0 B/s\n"
 
 
+def test_an_audit_counts_samples(clock: Clock, capsys: pytest.CaptureFixture[str]):
+    progress = bars.progress()
+    progress.start("audit", 100, None)
+    clock.now += 61
+    progress.advance(50, 1 << 20)
+    assert capsys.readouterr().err == "fastfeed audit: 50 of 100 samples, 1.0 MiB, 1/s, 16.8 KiB/s, 1 min 01 s left\n"
+
+
 def test_samples_of_unknown_sizes_have_a_rest_by_their_number(clock: Clock, capsys: pytest.CaptureFixture[str]):
     progress = bars.progress()
     progress.start("pack", 1000, None)

@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord, StageTime
-from fastfeed.auditor.result import AuditResult, Summary
+from fastfeed.auditor.result import AuditResult, Costliest, Summary
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE
 from fastfeed.cli.findings import audit_result
 
@@ -9,10 +11,19 @@ def result(*records, **facts):
     summary = Summary()
     for record in records:
         summary.add(record)
-    own = {"samples": len(records), "kind": "folder", "complete": True, "report": None, "costs": (), "at_most": None, **facts}
+    own = {
+        "samples": len(records),
+        "kind": "folder",
+        "complete": True,
+        "report": None,
+        "costs": (),
+        "at_most": None,
+        "costliest": (),
+        **facts,
+    }
     sums = summary.facts(others=0, at_most=own.pop("at_most"))
     return AuditResult(
-        target="/data/x", what="a folder of files", fast=False, workers=2, notes=("as asked",), seconds=2.0, costliest=(),
+        target="/data/x", what="a folder of files", fast=False, workers=2, notes=("as asked",), seconds=2.0,
         judged={}, **sums, **own,
     )  # fmt: skip
 
@@ -50,6 +61,18 @@ def test_a_part(capsys):
     assert "Audited 1 samples of a folder" in text
     assert "with 95 % confidence at most 1.23% of all samples have an error" in text
     assert "Time was up" in text
+
+
+def test_what_is_wrong_with_tars_is_no_samples(capsys):
+    found = replace(result(sample(0)), of_set=2)
+    assert "2.0 s: 2 findings about classes or tars." in shown(capsys, found)
+
+
+def test_the_costliest(capsys):
+    top = (Costliest("a.jpg", 0.5, 0.2, 0.2), Costliest("b.jpg", 0.25, 0.1, 0.3))
+    assert "The costliest 2 samples take 30% of the time; the first: a.jpg (500.0 ms), b.jpg (250.0 ms)." in shown(
+        capsys, result(sample(0), costliest=top)
+    )
 
 
 def test_what_comes_next(capsys):

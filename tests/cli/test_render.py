@@ -60,6 +60,12 @@ def test_paragraphs_are_wrapped_at_blanks_only(capsys: pytest.CaptureFixture[str
     assert all(len(line) <= 100 for line in lines[:2])
 
 
+def test_a_paragraph_that_stands_further_right(capsys: pytest.CaptureFixture[str]):
+    render.say_indented("word " * 30, "    ")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and lines[0].startswith("    word ") and lines[1].startswith("      word ")
+
+
 def test_an_error_is_one_paragraph_on_stderr(capsys: pytest.CaptureFixture[str]):
     render.error(ShardDamaged("it is\nbroken \x1b[31m", shard="a-000000.tar", hint="Mend it."))
     out, err = capsys.readouterr()

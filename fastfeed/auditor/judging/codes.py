@@ -30,8 +30,12 @@ OVERSIZE = Code(
     "oversize", Severity.WARNING, "Far larger than the others, and takes as much time as many of them",
     "Make it smaller if training does not need its size: fastfeed pack --max-side for images; cut or split texts.",
 )  # fmt: skip
+SLOW_FORMAT = Code(
+    "slow-format", Severity.INFO, "Its format is slow to decode",
+    "No fault of this sample. Where decoding is what training waits for, store it in the format that the others have.",
+)  # fmt: skip
 
-TIMING_CODES = catalogue(SLOW, SLOW_COLD, RANDOM_SLOW, STALL_ONCE, SLOW_UNCONFIRMED, OVERSIZE)
+TIMING_CODES = catalogue(SLOW, SLOW_COLD, RANDOM_SLOW, STALL_ONCE, SLOW_UNCONFIRMED, OVERSIZE, SLOW_FORMAT)
 """By name."""
 PROVEN_SLOW = (SLOW, SLOW_COLD, RANDOM_SLOW)
 """The worst first."""

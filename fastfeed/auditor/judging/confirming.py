@@ -77,7 +77,8 @@ def _warm(trial: Trial) -> Outcome | None:
         return _proven(trial, SLOW)
     if trial.at_random and (trial.suspect.stage in _MAY_DRAW or trial.suspect.clock == "blocked"):
         return _proven(trial, RANDOM_SLOW)
-    return _outcome(trial, STALL_ONCE) if trial.stalled else None
+    # Waiting that may have been for a processor, and did not repeat, says nothing about the sample.
+    return _outcome(trial, STALL_ONCE) if trial.stalled and trial.suspect.sure else None
 
 
 def _may_be_cold(outcome: Outcome) -> bool:

@@ -25,13 +25,23 @@ class Control:
     """Computing, by the line for its own size."""
 
 
-def matched(table: Table, found: list[Suspect], expected: dict[str, Expectation], count: int) -> list[tuple[Control, ...]]:
-    """For each suspect up to so many controls: of its group, no suspects, the nearest in bytes and pixels."""
+def matched(
+    table: Table, chosen: list[Suspect], expected: dict[str, Expectation], *, found: list[Suspect], count: int
+) -> list[tuple[Control, ...]]:
+    """For each of the chosen up to so many controls: of its group, no suspects, the nearest in bytes and pixels.
+
+    Args:
+        table: All samples.
+        chosen: The suspects that are measured again.
+        expected: What is usual, by stage.
+        found: All suspects: none of them is a control.
+        count: How many controls each has at most.
+    """
     free = np.ones(table.samples, bool)
     free[[one.row for one in found]] = False
     pools: dict[tuple[Group, str], Rows] = {}
     matches = []
-    for one in found:
+    for one in chosen:
         key = (one.group, one.stage)
         if key not in pools:
             pools[key] = _pool(one.group, free & ~np.isnan(expected[one.stage].cpu))

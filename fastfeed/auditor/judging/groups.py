@@ -24,10 +24,15 @@ class Group:
     guests: dict[str, int] = field(default_factory=dict)
     """Rare formats that are judged by it: how many samples each has."""
 
+    def hosts(self, format_name: str | None) -> bool:
+        """Whether samples of a format are judged by those of another one."""
+        return format_name in self.guests and len(self.base) < len(self.rows)
+
     def notes(self) -> list[str]:
         """What a reader of the report must know."""
+        whom = f"{self.name}, the nearest in size" if len(self.base) < len(self.rows) else "all others, whatever their format"
         return [
-            f"{format_count(count, 'sample')} of {name}: fewer than {FEWEST}, so compared with {self.name}, the nearest in size"
+            f"{format_count(count, 'sample')} of {name}: fewer than {FEWEST}, so compared with {whom}"
             for name, count in self.guests.items()
         ]
 

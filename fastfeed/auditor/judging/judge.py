@@ -10,6 +10,7 @@ from fastfeed.auditor.judging.codes import PROVEN_SLOW, STALL_ONCE
 from fastfeed.auditor.judging.confirming import Outcome, confirmed, unconfirmed, worst_each
 from fastfeed.auditor.judging.controls import matched
 from fastfeed.auditor.judging.expectation import Expectation, expectations
+from fastfeed.auditor.judging.formats import slow_formats
 from fastfeed.auditor.judging.groups import grouped
 from fastfeed.auditor.judging.impact import costliest, impact
 from fastfeed.auditor.judging.ledger import Ledger, Table
@@ -63,10 +64,12 @@ def judge_ledger(ledger: Ledger, remeasure: Remeasure | None, *, noise: Noise = 
     outcomes = worst_each(_tried(table, found, expected, remeasure=remeasure, cuts=cuts))
     slow = sorted(row for row, outcome in outcomes.items() if outcome.code in PROVEN_SLOW)
     large = oversized(table, set(slow))
+    formats = slow_formats(table, lines, cuts)
+    words = {row: told(outcome, table.formats[table.kinds[row]]) for row, outcome in outcomes.items()}
     return Verdict(
         samples=ledger.records,
         timed=table.samples,
-        findings=_findings(table, outcomes, large),
+        findings=_findings(table, words, large, formats),
         slow=impact(table, np.array(slow, np.int64)),
         oversize=impact(table, np.array(sorted(large), np.int64)),
         top=costliest(table),
@@ -79,23 +82,21 @@ def judge_ledger(ledger: Ledger, remeasure: Remeasure | None, *, noise: Noise = 
 def _tried(
     table: Table, found: list[Suspect], expected: dict[str, Expectation], *, remeasure: Remeasure | None, cuts: Cuts
 ) -> list[Outcome]:
-    """Measures again what can be; an outcome for each suspicion."""
+    """Measures again what can be. Of the rest, a suspicion by a clock that is not sure is none."""
     if remeasure is None:
-        return [unconfirmed(suspect, "samples could not be measured again") for suspect in found]
+        return [unconfirmed(suspect, "samples could not be measured again") for suspect in found if suspect.sure]
     chosen, left = affordable(table, found, cuts)
-    pairs = zip(found, matched(table, found, expected, cuts.controls), strict=True)
-    taken = {suspect.row for suspect in chosen}
-    cases = [Case(suspect, controls) for suspect, controls in pairs if suspect.row in taken]
-    return [*confirmed(cases, Repeats(table, remeasure), cuts), *(unconfirmed(suspect, _TOO_MANY) for suspect in left)]
+    controls = matched(table, chosen, expected, found=found, count=cuts.controls)
+    outcomes = confirmed(list(map(Case, chosen, controls)), Repeats(table, remeasure), cuts)
+    return [*outcomes, *(unconfirmed(suspect, _TOO_MANY) for suspect in left if suspect.sure)]
 
 
-def _findings(table: Table, outcomes: dict[int, Outcome], large: dict[int, Finding]) -> dict[int, list[Finding]]:
+def _findings(table: Table, *kinds: dict[int, Finding]) -> dict[int, list[Finding]]:
     """By index: rows are the judge's own."""
     found: dict[int, list[Finding]] = {}
-    for row, outcome in outcomes.items():
-        found.setdefault(int(table.index[row]), []).append(told(outcome, table.formats[table.kinds[row]]))
-    for row, finding in large.items():
-        found.setdefault(int(table.index[row]), []).append(finding)
+    for kind in kinds:
+        for row, finding in kind.items():
+            found.setdefault(int(table.index[row]), []).append(finding)
     return found
 
 

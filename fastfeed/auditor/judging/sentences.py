@@ -5,6 +5,11 @@ from fastfeed.auditor.judging.codes import RANDOM_SLOW, SLOW_COLD, SLOW_UNCONFIR
 from fastfeed.auditor.judging.confirming import Outcome
 from fastfeed.units import format_seconds
 
+_VERBS = {"cpu": ("takes", "took"), "blocked": ("waits", "waited")}
+_SPENT = {"cpu": "of processor time", "blocked": "for something else than a processor"}
+_LEAST_SECONDS = 50e-6
+"""A usual time of less than 0.1 ms is not worth a ratio."""
+
 
 def told(outcome: Outcome, format_name: str | None) -> Finding:
     """The finding of an outcome.
@@ -14,33 +19,30 @@ def told(outcome: Outcome, format_name: str | None) -> Finding:
         format_name: Of the sample; None where unknown.
     """
     suspect = outcome.suspect
-    spent = "of processor time" if suspect.clock == "cpu" else "of waiting for something else than a processor"
-    takes = f"{suspect.stage} takes {format_seconds(outcome.seconds)} {spent}{_compared(outcome, format_name)}"
-    if outcome.code is RANDOM_SLOW:
-        text = f"{takes}, in {outcome.slow_repeats} of {outcome.repeats} repeats (this is the longest)"
-    elif outcome.code is SLOW_COLD:
-        text = f"{takes}, when its file is not in memory (least of {outcome.repeats} repeats)"
-    elif outcome.code is STALL_ONCE:
+    now, once = _VERBS[suspect.clock]
+    spent = _SPENT[suspect.clock]
+    takes = f"{suspect.stage} {now} {format_seconds(outcome.seconds)} {spent}{_compared(outcome, format_name)}"
+    least = f" (least of {outcome.repeats} repeats)" if outcome.repeats else ""
+    if outcome.code is STALL_ONCE:
         text = (
-            f"{suspect.stage} took {format_seconds(suspect.seconds)} {spent} once, "
+            f"{suspect.stage} {once} {format_seconds(suspect.seconds)} {spent} once, "
             f"and at most {format_seconds(outcome.seconds)} in {outcome.repeats} repeats"
         )
-    elif outcome.code is SLOW_UNCONFIRMED and not outcome.repeats:
-        text = f"{takes}; unconfirmed: {outcome.why}"
+    elif outcome.code is RANDOM_SLOW:
+        text = f"{takes}, in {outcome.slow_repeats} of {outcome.repeats} repeats (this is the longest)"
+    elif outcome.code is SLOW_COLD:
+        text = f"{takes}, when its file is not in memory{least}"
     elif outcome.code is SLOW_UNCONFIRMED:
-        text = f"{takes} (least of {outcome.repeats} repeats); unconfirmed: {outcome.why}"
+        text = f"{takes}{least}; unconfirmed: {outcome.why}"
     else:
-        text = f"{takes} (least of {outcome.repeats} repeats)"
+        text = f"{takes}{least}"
     return Finding(outcome.code, text)
 
 
 def _compared(outcome: Outcome, format_name: str | None) -> str:
     """The same of its like; who they are, where they are of another format."""
-    like = "its like take"
-    if format_name in outcome.suspect.group.guests:
-        like = f"{outcome.suspect.group.name} of its size takes, as too few samples are {format_name}"
-    usual = outcome.usual_seconds
-    least = 50e-6  # shown as 0.1 ms: times of less than that are not worth a ratio
-    if usual < least:
+    group, usual = outcome.suspect.group, outcome.usual_seconds
+    like = f"{group.name} of its size takes, as few samples are {format_name}" if group.hosts(format_name) else "its like take"
+    if usual < _LEAST_SECONDS:
         return f", and not the {format_seconds(usual)} that {like}"
     return f", {outcome.seconds / usual:.1f} times the {format_seconds(usual)} that {like}"

@@ -114,13 +114,16 @@ def _of_controls(case: Case, repeats: Repeats, *, cold: bool) -> list[tuple[Cont
 
 
 def _paces(cases: list[Case], measured: list[list[tuple[Control, Floats]]]) -> dict[str, float]:
-    """By stage: how many times what the line says all controls take now (computing)."""
-    found: dict[str, list[float]] = {}
+    """By stage: how many times what the line says controls take now (computing).
+
+    Each control once: suspects of one kind share theirs, and those may be another kind as well.
+    """
+    found: dict[str, dict[int, float]] = {}
     for case, times in zip(cases, measured, strict=True):
         if case.suspect.clock == "cpu":
-            paces = [float(seconds.min()) / control.usual_seconds for control, seconds in times]
-            found.setdefault(case.suspect.stage, []).extend(paces)
-    return {stage: float(np.median(paces)) for stage, paces in found.items() if paces}
+            paces = {control.row: float(seconds.min()) / control.usual_seconds for control, seconds in times}
+            found.setdefault(case.suspect.stage, {}).update(paces)
+    return {stage: float(np.median(list(paces.values()))) for stage, paces in found.items() if paces}
 
 
 def _usual(suspect: Suspect, controls: list[Floats], pace: float) -> float:

@@ -47,12 +47,6 @@ class Verdict:
             "samples": self.samples, "timed": self.timed, "counts": self.counts,
             "slow": self.slow and self.slow.as_json(), "oversize": self.oversize and self.oversize.as_json(),
             "top": [one.as_json() for one in self.top],
-            "usual": [
-                {
-                    "stage": line.stage, "format": line.format, "samples": line.samples, "bytes_slope": line.bytes_slope,
-                    "pixels_slope": line.pixels_slope, "typical_cpu_seconds": line.typical_seconds, "scale": line.scale,
-                }
-                for line in self.lines
-            ],
+            "usual": [line.as_json() for line in self.lines],
             "noise": self.noise.as_json(), "notes": list(self.notes),
         }  # fmt: skip

@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from fastfeed.auditor.finding import Code, Finding
 from fastfeed.auditor.looking import naming, setcodes
@@ -47,7 +48,7 @@ class TarLook:
             yield item
 
     def _of_names(self) -> Iterator[Finding]:
-        for _, finding in naming.clashes(dict.fromkeys(self._names)):
+        for _, finding in naming.clashes(list(dict.fromkeys(self._names))):
             yield finding
         for name in self._names:
             raw = os.fsencode(name)
@@ -69,10 +70,8 @@ def _uneven(rows: TarRows) -> list[Finding]:
         return []
     first = next(number for number, own in enumerate(members) if own != usual)
     key, own = printable(os.fsdecode(rows.keys[first])), "+".join(sorted(members[first]))
-    text = (
-        f"{often:,} of {format_count(len(members), 'sample')} have {'+'.join(sorted(usual))}; the first other, {key}, has {own}"
-    )
-    return [Finding(setcodes.TAR_UNEVEN, text)]
+    most = f"{often:,} of {format_count(len(members), 'sample')} have {'+'.join(sorted(usual))}"
+    return [Finding(setcodes.TAR_UNEVEN, f"{most}; the first other, {key}, has {own}")]
 
 
 def _is_cut(extension: bytes) -> bool:
@@ -130,12 +129,8 @@ def dali_disagreement(index: bytes, rows: TarRows) -> list[Finding]:
     places = set(zip(rows.offsets, rows.sizes, strict=True))
     stride = 4 if version == "v1.2" else 3  # from 1.2 on each member's name stands behind its place
     wrong = (number for number, line in enumerate(lines, 2) if not _fits(line.split(), stride, places))
-    first = next(wrong, None)
-    return (
-        []
-        if first is None
-        else [Finding(setcodes.INDEX_DISAGREES, f"line {first} of the DALI index names no members of the tar")]
-    )
+    text = "line {} of the DALI index names no members of the tar"
+    return [Finding(setcodes.INDEX_DISAGREES, text.format(number)) for number in islice(wrong, 1)]
 
 
 def _fits(words: list[str], stride: int, places: set[tuple[int, int]]) -> bool:

@@ -75,8 +75,10 @@ class Copies:
         order = np.lexsort((np.arange(len(halves)), halves[:, 1], halves[:, 0]))
         equal = (halves[order[1:]] == halves[order[:-1]]).all(axis=1)
         starts = np.flatnonzero(np.concatenate([[True], ~equal]))
-        groups = (group for group in np.split(order, starts[1:]) if len(group) > 1)
-        found = [self._copy([int(row) for row in group]) for group in groups]
+        stops = np.append(starts[1:], len(halves))
+        several = stops - starts > 1  # few of very many
+        groups = zip(starts[several].tolist(), stops[several].tolist(), strict=True)
+        found = [self._copy(order[start:stop].tolist()) for start, stop in groups]
         return sorted(found, key=lambda copy: (_WORST_FIRST.index(copy.code), copy.samples))
 
     def _copy(self, rows: list[int]) -> Copy:

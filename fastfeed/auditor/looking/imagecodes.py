@@ -195,8 +195,8 @@ INTERLACED = Code(
     "interlaced", _INFO, "An interlaced PNG: a little slower in Pillow, 2.7 times in OpenCV",
     "Rewrite it without interlacing if decoding is what training waits for.",
 )  # fmt: skip
-SLOW_FORMAT = Code(
-    "slow-format", _WARNING, "JPEG 2000: 30 to 40 times the time of a JPEG",
+HEAVY_FORMAT = Code(
+    "heavy-format", _WARNING, "JPEG 2000: 30 to 40 times the time of a JPEG",
     "Re-encode it if decoding is what training waits for.",
 )  # fmt: skip
 COSTLY_FORMAT = Code(

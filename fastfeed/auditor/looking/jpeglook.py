@@ -77,11 +77,10 @@ def _missing(structure: JpegStructure) -> str:
         return ""  # cut within the header: that is told as such
     if not structure.frame:
         return "there is no frame header (SOF)"
-    if structure.height == 0:
-        late = (
-            ": a marker behind the first scan states it (DNL), which libjpeg does not read" if structure.has_late_height else ""
-        )
-        return f"the frame header states a height of 0{late}"
+    if structure.height == 0 and structure.has_late_height:
+        return "a marker behind the first scan states the height (DNL), which libjpeg does not read"
+    if structure.height == 0 or structure.width == 0:
+        return f"the frame header states {structure.width}x{structure.height} pixels"
     if structure.scans == 0:
         return "" if structure.eoi < 0 else "there is no scan (SOS)"
     return "" if structure.has_quantisation or structure.lossless else "there is no quantisation table (DQT)"
@@ -91,6 +90,8 @@ def _cut(data: bytes, structure: JpegStructure, what: str) -> Finding:
     """The end is missing: the marker alone, or pixels as well."""
     if structure.scans == 0:
         return Finding(imagecodes.TRUNCATED, f"it ends at byte {len(data)}, within its header: no pixel is there ({what})")
+    if structure.scans > MAX_SCANS:  # decoding it again, and again, costs too much
+        return Finding(imagecodes.TRUNCATED, f"it ends at byte {len(data)}, within scan {structure.scans} ({what})")
     plain = structure.plain(data)
     readable = real_rows(plain) is not None  # else the silence of the decoder that warns says nothing
     if readable and not structure.cut_segment and not strict_warning(plain + _EOI, structure.components):

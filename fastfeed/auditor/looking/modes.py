@@ -14,10 +14,14 @@ _CODES: dict[str, Code] = {
     "1": imagecodes.ONE_BIT, "L": imagecodes.ONE_CHANNEL, "YCbCr": imagecodes.OTHER_COLOURS, "LAB": imagecodes.OTHER_COLOURS,
     "HSV": imagecodes.OTHER_COLOURS,
 }  # fmt: skip
-_ALPHA = {"RGBA": 3, "LA": 1, "PA": 1, "La": 1, "RGBa": 3, "RGBX": 3}
+_ALPHA = {"RGBA": 3, "LA": 1, "PA": 1}
+"""Mode -> number of its alpha channel."""
 _OPAQUE = 255
 _EIGHT_BITS = 8
-_COLOURS = 3
+_SHORT = 3
+"""TIFF's number for a whole number of 16 bits."""
+_TRANSPARENT_COLOUR = frozenset({"1", "L", "RGB", "P"})
+"""Modes in which one colour may be named that is not to be seen."""
 
 
 def findings_of(image: Image.Image, stored_bits: int) -> list[Finding]:
@@ -36,7 +40,10 @@ def findings_of(image: Image.Image, stored_bits: int) -> list[Finding]:
     elif code is not None:
         found.append(Finding(code, f"mode {mode}"))
     if mode in _ALPHA:
-        found.append(_alpha(image))
+        found.append(_alpha(image.getchannel(_ALPHA[mode]), f"mode {mode}"))
+    colour = image.info.get("transparency")
+    if mode in _TRANSPARENT_COLOUR and colour is not None and code is not imagecodes.PALETTE_ALPHA:
+        found.append(_alpha(image.convert("RGBA").getchannel(3), f"mode {mode}, colour {colour} is transparent"))
     if stored_bits > _EIGHT_BITS and mode in {"RGB", "RGBA", "LA"}:
         found.append(Finding(imagecodes.DEEP_COLOUR, f"{stored_bits} bits a channel are stored, mode {mode} keeps 8"))
     return found
@@ -54,11 +61,11 @@ def _range(image: Image.Image) -> tuple[int, int]:
     return int(cast("float", low)), int(cast("float", high))
 
 
-def _alpha(image: Image.Image) -> Finding:
-    low, _ = _range(image.getchannel(_ALPHA[image.mode]))
+def _alpha(opacity: Image.Image, text: str) -> Finding:
+    low, _ = _range(opacity)
     if low == _OPAQUE:
-        return Finding(imagecodes.ALPHA, f"mode {image.mode}, opaque everywhere")
-    return Finding(imagecodes.ALPHA_HIDES, f"mode {image.mode}, opacity from {low} of 255 on")
+        return Finding(imagecodes.ALPHA, f"{text}; all that is there is opaque")
+    return Finding(imagecodes.ALPHA_HIDES, f"{text}; opacity from {low} of 255 on")
 
 
 def stored_bits(codec: Codec, data: bytes) -> int:
@@ -85,7 +92,7 @@ def _tiff_bits(data: bytes) -> int:
         (count,) = struct.unpack_from(order + "H", data, at)
         for entry in range(at + 2, at + 2 + 12 * count, 12):
             tag, kind, values = struct.unpack_from(order + "HHI", data, entry)
-            if tag == 258 and kind == _COLOURS:  # noqa: PLR2004 - BitsPerSample, as SHORT
+            if tag == 258 and kind == _SHORT:  # noqa: PLR2004 - BitsPerSample, as SHORT
                 place = entry + 8 if values <= 2 else struct.unpack_from(order + "I", data, entry + 8)[0]  # noqa: PLR2004
                 return int(struct.unpack_from(order + "H", data, place)[0])
     except struct.error:

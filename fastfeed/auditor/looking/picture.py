@@ -22,7 +22,8 @@ BOMB_PIXELS, BOMB_PIXELS_PER_BYTE = 16_000_000, 100
 """Both together make a bomb: a photo has about 2 pixels a byte, a drawing of a page 50."""
 DEAD_BYTES = 64 << 10
 _JPEG_MAGIC = b"\xff\xd8\xff"
-_NOT_IN_PILLOW = frozenset({Codec.HEIF, Codec.JPEGXL})
+_NOT_IN_PILLOW = frozenset({Codec.HEIF, Codec.JPEGXL, Codec.TIFF})
+"""Of the last, those whose header can be read: Pillow has no mode for some depths and numbers of channels."""
 _TRUNCATED = re.compile("truncat|not enough image data", re.IGNORECASE)
 _UNSUPPORTED = re.compile("unsupported|not supported|unknown raw mode|not configured", re.IGNORECASE)
 _WHY_GREY = frozenset({imagecodes.TRUNCATED, imagecodes.CORRUPT_DATA})
@@ -101,7 +102,7 @@ def _bombs(subject: Subject) -> list[Finding]:
 def _costs(codec: Codec, name: str) -> list[Finding]:
     """Formats that take long to decode."""
     if codec is Codec.JPEG2000:
-        return [Finding(imagecodes.SLOW_FORMAT, "about 300 ms a megapixel; a JPEG takes 7")]
+        return [Finding(imagecodes.HEAVY_FORMAT, "about 300 ms a megapixel; a JPEG takes 7")]
     if codec in {Codec.AVIF, Codec.HEIF} or name == "WEBP lossless":
         return [Finding(imagecodes.COSTLY_FORMAT, f"{name}: 20 to 30 ms a megapixel; a JPEG takes 7")]
     return []
@@ -131,7 +132,8 @@ def _of_container(subject: Subject, decoded: Decoded) -> list[Finding]:
     what = told(error)
     if missing or _TRUNCATED.search(what):
         return [Finding(imagecodes.TRUNCATED, f"{missing} ({what})" if missing else what)]
-    if _UNSUPPORTED.search(what) or (isinstance(error, UnidentifiedImageError) and subject.codec in _NOT_IN_PILLOW):
+    unknown = isinstance(error, UnidentifiedImageError) and subject.codec in _NOT_IN_PILLOW
+    if _UNSUPPORTED.search(what) or (unknown and (subject.pixels or subject.codec is not Codec.TIFF)):
         return [Finding(imagecodes.UNSUPPORTED, f"{subject.format_of(decoded.format)}: {what}")]
     return [Finding(imagecodes.UNDECODABLE, what)]
 

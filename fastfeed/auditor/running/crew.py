@@ -35,7 +35,7 @@ _LOOK_SECONDS = 1.0
 _MOST_ASIDE = 8
 """Children that may hang at once, beside those that work."""
 _MOST_CRASHES = 8
-"""Samples in a row that kill their process, and none in between that does not: then it is not the samples."""
+"""Samples in a row that kill their process, and none in between that does not: then one that was loaded before is tried."""
 
 
 @dataclass(slots=True)
@@ -50,6 +50,8 @@ class Task:
     """Samples that the process had loaded before it, at the first try."""
     found: Finding | None = None
     """What is known of it already: only its names are still wanted."""
+    probe: bool = False
+    """It was loaded before; if it kills its process now, it is not the samples that do so."""
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +95,8 @@ class Crew:
         self._again: deque[Task] = deque()
         """Samples whose process died; and those that it had behind them."""
         self._crashes = 0
+        self._fine: Task | None = None
+        """The last one that was loaded."""
         self.beats: list[Beat] = []
         """What the machine was like meanwhile."""
         self.count: int | None = None
@@ -139,13 +143,15 @@ class Crew:
         Raises:
             WorkerDied: Children die whatever they load.
         """
-        coming = iter(tasks)
+        coming, looked = iter(tasks), time.monotonic()
         while True:
             self._feed(coming)
             if not any(child.tasks for child in self._children) and not self._again:
                 return
             yield from self._hear(_LOOK_SECONDS)
-            yield from self._watch()
+            if time.monotonic() > looked + _LOOK_SECONDS:
+                yield from self._watch()
+                looked = time.monotonic()
 
     def measured(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
         """Times of samples, in this order, without a look at them.
@@ -166,7 +172,7 @@ class Crew:
 
     def _feed(self, coming: Iterator[Task]) -> None:
         """Give each child what it lacks. A sample whose process died goes first, alone, to a new one."""
-        while self._again and self._again[0].how_it_died is not None:
+        while self._again and (self._again[0].how_it_died is not None or self._again[0].probe):
             child = self._hire()
             self._give(child, self._again.popleft())
         for place in range(_AHEAD):
@@ -235,7 +241,9 @@ class Crew:
                 task = child.tasks.popleft()
                 took, child.began = time.monotonic() - child.began, time.monotonic()
                 child.loaded += 1
-                if head["event"] == "loaded":
+                if task.probe:
+                    self._crashes = 0
+                elif head["event"] == "loaded":
                     yield self._record(child, task, took, SampleRecord.from_json(head["record"], CODES))
                 else:
                     self.ended_at = task.index if self.ended_at is None else min(self.ended_at, task.index)
@@ -245,7 +253,7 @@ class Crew:
         if task.found is not None:
             record.findings = [task.found]
             return record
-        self._crashes = 0
+        self._crashes, self._fine = 0, task
         self._spread.add(took)
         if task.how_it_died is not None:
             text = f"a process {task.how_it_died} at it, after {format_count(task.behind, 'other')}"
@@ -267,15 +275,23 @@ class Crew:
         task = child.tasks.popleft()
         if child.stood is None:
             self._again.extend(child.tasks)
+        if task.probe:
+            raise _hopeless(how, words)
         if task.found is not None:
             yield SampleRecord(task.index, findings=[task.found])
         elif task.how_it_died is None:  # what came before it may have done it: alone in a new process it gets a second chance
             self._again.appendleft(Task(task.index, task.how, how, child.loaded))
         else:
-            self._crashes += 1
-            if self._crashes >= _MOST_CRASHES:
-                raise _hopeless(how, words)
+            self._suspect_all(how, words)
             yield from self._given_up(task, Finding(CRASH, _crashed(how, words)))
+
+    def _suspect_all(self, how: str, words: str) -> None:
+        """After many crashes in a row it may be the machine: a sample that was loaded before tells."""
+        self._crashes += 1
+        if self._crashes >= _MOST_CRASHES and self._fine is None:
+            raise _hopeless(how, words)
+        if self._crashes == _MOST_CRASHES and self._fine is not None and not self._stream:
+            self._again.appendleft(Task(self._fine.index, self._fine.how, probe=True))
 
     def _given_up(self, task: Task, found: Finding) -> Iterator[SampleRecord]:
         """A sample that cannot be loaded: another process tells its names. Behind one of a stream nothing can be read."""
@@ -351,6 +367,6 @@ def _unable(how: str, words: str) -> WorkerDied:
 
 
 def _hopeless(how: str, words: str) -> WorkerDied:
-    msg = f"{_MOST_CRASHES} samples in a row killed the process that loaded them, each twice: the last one {how}"
+    msg = f"{_MOST_CRASHES} samples in a row killed the process that loaded them, and no other could be loaded: the last {how}"
     hint = "It seems to be the machine, or the code, rather than the samples: try one of them alone."
     return WorkerDied(msg, got=words.strip()[-500:] or "nothing on stderr", hint=hint)

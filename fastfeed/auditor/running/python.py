@@ -26,12 +26,15 @@ _CODES = ((MemoryError, MEMORY), (IndexError, STOPS_EARLY), (StopIteration, STOP
 
 
 def subject_of(dataset: Any) -> Subject:  # noqa: ANN401 - any dataset
-    """What loads the samples of a live object.
+    """What loads the samples of a live object; of a loader those of its dataset, one by one.
 
     Raises:
         UsageError: It is no dataset.
         SourceUnreadable: It does not say how many samples it has.
     """
+    torch_data = sys.modules.get("torch.utils.data")
+    if torch_data is not None and isinstance(dataset, torch_data.DataLoader):
+        return subject_of(dataset.dataset)
     if _is_stream(dataset):
         return Streamed(dataset)
     if not hasattr(dataset, "__getitem__"):

@@ -54,6 +54,8 @@ class Target:
     """How it was read, and what is left out."""
     before: list[SampleRecord] = field(default_factory=list)
     """What is no sample, and must be spoken of all the same."""
+    class_folders: frozenset[tuple[str | None, str]] = frozenset()
+    """(split, class) of the folders that are classes, also those without a file."""
     tars: TarPaths | None = None
     """Of tars in place: which."""
     live: Any = None
@@ -62,13 +64,20 @@ class Target:
     """Files without names that children map, for as long as this lives."""
 
 
-def find_target(given: Any, progress: Progress = QUIET, *, hidden: bool = False) -> Target:  # noqa: ANN401 - a path or a dataset
+def find_target(
+    given: Any,  # noqa: ANN401 - a path or a dataset
+    progress: Progress = QUIET,
+    *,
+    hidden: bool = False,
+    root: str | os.PathLike[str] | None = None,
+) -> Target:
     """What a path, the name of a Python object, or a dataset is.
 
     Args:
         given: A folder, a packed dataset, tars, a list of files, "module:name", "file.py:name", or an object.
         progress: Hears of folders that are listed, and of tars that are indexed.
         hidden: Of a folder: take what begins with a dot as well.
+        root: Of a list: the folder that paths are relative to; else its own.
 
     Raises:
         NotADataset: Nothing that can be audited is there.
@@ -81,7 +90,7 @@ def find_target(given: Any, progress: Progress = QUIET, *, hidden: bool = False)
     if os.path.isdir(place):
         return _folder(place, progress, hidden=hidden)
     if os.path.isfile(place) and table_format(place) is not None:
-        return _list(place)
+        return _list(place, None if root is None else os.fsdecode(root))
     if is_tar_name(place):
         return _tars(place, find_tars(place), progress)
     if is_named(place):
@@ -159,6 +168,10 @@ def _files(place: str, listing: Listing) -> Target:
     others = Counter(item.kind for item in listing.left_out if item.kind != "special" and not _is_leftover(item))
     if others:
         why.append("not looked at: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(others.items())))
+    tars = sum(map(is_tar_name, listing.names))
+    if tars:
+        such = os.path.join(place, "**", "*.tar")
+        why.append(f"{format_count(tars, 'tar')} taken as any other file: audit {such!r} to look into them")
     if not len(listing):
         msg = "there is no file in this folder" + (", only what is left out" if listing.left_out else "")
         raise NotADataset(msg, path=place, hint="Give a folder with files in it, or in folders below it.")
@@ -166,7 +179,8 @@ def _files(place: str, listing: Listing) -> Target:
     spec = PartSpec(FILES, files.root, files.index.path, splits=splits)
     return Target(
         name=place, what=f"a folder of {format_count(len(listing), 'file')}", kind=FOLDER, spec=_parts([spec]),
-        digest=files.digest, why=tuple(why), before=before, _held=[files],
+        digest=files.digest, why=tuple(why), before=before, class_folders=_class_folders(listing, draft, splits),
+        _held=[files],
     )  # fmt: skip
 
 
@@ -191,6 +205,20 @@ def _draft(listing: Listing) -> tuple[Draft, tuple[str, ...], list[str]]:
     return draft, tuple(one.split for one in found if one.split), why
 
 
+def _class_folders(listing: Listing, draft: Draft, splits: tuple[str, ...]) -> frozenset[tuple[str | None, str]]:
+    """The folders directly below the root, or below each split."""
+    if draft.classes is None:
+        return frozenset()
+    found: set[tuple[str | None, str]] = set()
+    for folder in filter(None, listing.folders):
+        top, _, rest = folder.partition("/")
+        if not splits and not rest:
+            found.add((None, top))
+        elif top in splits and rest and "/" not in rest:
+            found.add((top, rest))
+    return frozenset(found)
+
+
 def _special(item: LeftOut) -> SampleRecord:
     return SampleRecord(-1, path=item.source, findings=[Finding(SPECIAL, item.why)])
 
@@ -205,9 +233,9 @@ def _leftover(item: LeftOut) -> SampleRecord:
     return SampleRecord(-1, path=item.source, findings=[Finding(LEFT_OUT, item.why)])
 
 
-def _list(place: str) -> Target:
+def _list(place: str, root: str | None) -> Target:
     """The files that a table names: a row is a sample."""
-    listed = read_list(place, RowConfig())
+    listed = read_list(place, RowConfig(), root)
     sources = [source_path(path, listed.root) for path in listed.listing.paths]
     files = write_index(listed.root, listed.listing, listed.draft, user=listed.columns, sources=sources)
     why = list(listed.draft.why)

@@ -1,15 +1,23 @@
 """Codes of times."""
 
 from fastfeed.auditor.finding import Severity
-from fastfeed.auditor.judging.codes import PROVEN_SLOW, SLOW_UNCONFIRMED, STALL_ONCE, TIMING_CODES
+from fastfeed.auditor.judging.codes import PROVEN_SLOW, SLOW_FORMAT, SLOW_UNCONFIRMED, STALL_ONCE, TIMING_CODES
 
 
 def test_published_names_stay():
-    assert set(TIMING_CODES) == {"slow", "slow-cold", "random-slow", "stall-once", "slow-unconfirmed", "oversize"}
+    assert set(TIMING_CODES) == {
+        "slow",
+        "slow-cold",
+        "random-slow",
+        "stall-once",
+        "slow-unconfirmed",
+        "oversize",
+        "slow-format",
+    }
 
 
 def test_what_is_not_proven_flags_no_sample():
-    assert {STALL_ONCE.severity, SLOW_UNCONFIRMED.severity} == {Severity.INFO}
+    assert {STALL_ONCE.severity, SLOW_UNCONFIRMED.severity, SLOW_FORMAT.severity} == {Severity.INFO}
     assert {code.severity for code in PROVEN_SLOW} == {Severity.WARNING}
 
 

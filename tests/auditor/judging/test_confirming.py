@@ -149,6 +149,10 @@ def test_a_clock_that_is_not_sure_proves_nothing():
     assert "waiting for a processor" in found.why
 
 
+def test_a_clock_that_is_not_sure_has_seen_no_stall():
+    assert outcome(Script(s0=[0.0], s1=[0.0], s2=[0.0], s3=[0.0]), stage="read", clock="blocked", sure=False) is None
+
+
 @pytest.mark.parametrize("script", [Script(s1=[0.01]), Script()], ids=["the suspect alone", "none"])
 def test_what_cannot_be_measured_again(script):
     found = outcome(script)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastfeed.auditor.judging.controls import matched
+from fastfeed.auditor.judging.controls import matched as matched_of
 from fastfeed.auditor.judging.expectation import Expectation
 from fastfeed.auditor.judging.groups import Group, grouped
 from fastfeed.auditor.judging.ledger import Ledger
@@ -25,6 +25,11 @@ def suspect(row, group, clock="cpu"):
     return Suspect(row, group, "decode", clock, 1.0, 0.1, 0.01)
 
 
+def matched(table, found, expected, count):
+    """Where all suspects are chosen."""
+    return matched_of(table, found, expected, found=found, count=count)
+
+
 def usual(table, seconds=0.1):
     return {"decode": Expectation(np.full(table.samples, seconds), np.zeros(table.samples))}
 
@@ -35,6 +40,14 @@ def test_the_nearest_in_size_that_are_no_suspects():
     found = matched(table, [suspect(20, group), suspect(21, group)], usual(table), 3)
     assert {control.row for control in found[0]} == {18, 19, 22}
     assert {control.row for control in found[1]} == {19, 22, 23}
+
+
+def test_a_suspect_that_is_not_chosen_is_no_control():
+    table = table_of(*(("JPEG", 1000 * n, 5000 * n) for n in range(1, 41)))
+    (group,) = grouped(table)
+    one, other = suspect(20, group), suspect(21, group)
+    (controls,) = matched_of(table, [one], usual(table), found=[one, other], count=3)
+    assert {control.row for control in controls} == {18, 19, 22}
 
 
 def test_of_a_rare_format_they_are_those_that_it_is_compared_with():

@@ -27,6 +27,7 @@ def test_a_rare_format_goes_to_the_nearest_in_size_and_makes_no_line():
     groups = {group.name: group for group in grouped(table)}
     assert groups["PNG"].guests == {"JPEG2000": 3}
     assert groups["JPEG"].guests == {"GIF": 2}
+    assert groups["JPEG"].hosts("GIF") and not groups["JPEG"].hosts("JPEG")
     assert (len(groups["PNG"].rows), len(groups["PNG"].base)) == (53, 50)
     assert groups["PNG"].notes() == ["3 samples of JPEG2000: fewer than 30, so compared with PNG, the nearest in size"]
     assert sorted(row for group in groups.values() for row in group.rows.tolist()) == list(range(table.samples))
@@ -43,7 +44,8 @@ def test_all_rare_are_one_group():
     (group,) = grouped(table_of(("JPEG", 5, 1000, 100), ("PNG", 4, 5000, 100)))
     assert group.name == "all formats together"
     assert len(group.rows) == len(group.base) == 9
-    assert len(group.notes()) == 2
+    assert group.notes()[0] == "5 samples of JPEG: fewer than 30, so compared with all others, whatever their format"
+    assert not group.hosts("JPEG")
 
 
 def test_one_rare_format_alone_is_itself():

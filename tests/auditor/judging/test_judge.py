@@ -107,7 +107,7 @@ def test_a_dataset_that_cannot_be_taken_apart():
     verdict, records = judged(scene)
     assert slow(records) == {11, 12}
     assert records[11].findings[0].text.startswith("load takes ")
-    assert verdict.lines[0].format == "samples of unknown format"
+    assert verdict.lines[0].group.name == "samples of unknown format"
 
 
 def test_equal_times():
@@ -140,6 +140,7 @@ def test_a_kernel_that_does_not_tell_waiting_for_a_processor():
     assert slow(records) == true - waits, "computing is proven all the same"
     unconfirmed = {index for index, names in codes(records).items() if "slow-unconfirmed" in names}
     assert waits <= unconfirmed
+    assert len(unconfirmed) < 40, "though more than half of the samples have waited for a processor"
     assert all(records[index].status == "ok" for index in unconfirmed if "oversize" not in codes(records)[index])
     assert any("/proc/thread-self/schedstat" in note for note in verdict.notes)
 
@@ -155,10 +156,34 @@ def test_what_cannot_be_measured_again_is_unconfirmed():
     assert verdict.slow is None
 
 
+def test_without_sure_clocks_and_repeats_nothing_is_said_of_waiting():
+    scene = Scene(photos(6, 300), busy=True, schedstat=False)
+    scene.samples[7].decode = 0.5
+    records = scene.records()
+    judge(records, None)
+    assert codes(records) == {7: ["slow-unconfirmed"]}
+
+
 def test_a_noisy_machine_is_said():
     verdict, _ = judged(Scene(photos(7, 100)), noise=NOISY)
     assert verdict.notes[0].startswith("The machine was noisy, so cuts were raised: a fixed piece of work took")
     assert verdict.as_json()["noise"]["host_noisy"] is True
+
+
+@pytest.mark.parametrize(("noise", "asked"), [(Noise(), 3), (NOISY, 0)])
+def test_on_a_noisy_machine_a_little_more_is_no_suspicion(noise, asked):
+    records = [SampleRecord(n, times={"load": StageTime(10e-3, 10e-3, 0)}) for n in range(100)]
+    records[9].times["load"] = StageTime(19e-3, 19e-3, 0)
+    calls = []
+
+    def remeasure(indices, *, cold):
+        calls.append(indices)
+        return {n: [records[n].times] for n in indices}
+
+    judge(records, remeasure, noise=noise)
+    assert sum(9 in indices for indices in calls) >= asked
+    assert bool(calls) == bool(asked)
+    assert codes(records) == {}, "and it is proven to be nothing where it is one"
 
 
 def test_only_the_costliest_are_measured_again():
@@ -180,6 +205,18 @@ def test_measuring_again_has_a_budget_of_time():
     assert verdict.counts == {"slow": 1, "slow-unconfirmed": 2}, "60 s are not enough for 40 s thrice; one is always tried"
 
 
+def test_a_format_that_is_slow_as_a_whole():
+    """A hundred JPEG 2000 are no outliers: said of each, but as no fault of theirs."""
+    scene, _, _ = planted(2, count=2000)
+    for sample in scene.samples[:100]:
+        sample.format, sample.decode = "JPEG2000", sample.decode * 40
+    verdict, records = judged(scene)
+    assert verdict.counts["slow-format"] == 100 + 8
+    assert all("slow-format" in codes(records)[index] for index in range(100))
+    assert sum(names == ["slow-format"] for names in codes(records).values()) > 90
+    assert records[0].status == "ok" or "slow" in codes(records)[0]
+
+
 def test_samples_without_times_are_counted():
     records = [*Scene(photos(9, 50)).records(), SampleRecord(50)]
     verdict = judge(records, None)
@@ -195,5 +232,6 @@ def test_findings_are_appended_by_index():
 
 
 def test_the_same_again():
-    verdicts = [judged(planted(11, count=1000)[0])[0] for _ in range(2)]
-    assert verdicts[0] == verdicts[1]
+    one, other = (judged(planted(11, count=1000)[0])[0] for _ in range(2))
+    assert one.findings == other.findings
+    assert one.as_json() == other.as_json()

@@ -9,11 +9,11 @@ from fastfeed.auditor.judging.groups import Group
 from fastfeed.auditor.judging.sentences import told
 from fastfeed.auditor.judging.suspects import Suspect
 
-GROUP = Group("JPEG", np.arange(1), np.arange(1), {"JPEG2000": 8})
+GROUP = Group("JPEG", np.arange(9), np.arange(1), {"JPEG2000": 8})
 COMPUTING = Suspect(0, GROUP, "decode", "cpu", 0.09, 0.003, 0.001)
 WAITING = Suspect(0, GROUP, "read", "blocked", 0.06, 0.0, 0.01)
 CPU = "of processor time"
-BLOCKED = "of waiting for something else than a processor"
+BLOCKED = "for something else than a processor"
 
 
 @pytest.mark.parametrize(
@@ -28,20 +28,20 @@ BLOCKED = "of waiting for something else than a processor"
             Outcome(COMPUTING, SLOW, 0.084, 0.004, 3, 3),
             "JPEG2000",
             (
-                f"decode takes 84.0 ms {CPU}, 21.0 times the 4.0 ms that JPEG of its size takes, as too few samples are "
+                f"decode takes 84.0 ms {CPU}, 21.0 times the 4.0 ms that JPEG of its size takes, as few samples are "
                 f"JPEG2000 (least of 3 repeats)"
             ),
         ),
         (
             Outcome(WAITING, SLOW, 0.06, 0.0, 3, 3),
             "JPEG",
-            f"read takes 60.0 ms {BLOCKED}, and not the 0.0 ms that its like take (least of 3 repeats)",
+            f"read waits 60.0 ms {BLOCKED}, and not the 0.0 ms that its like take (least of 3 repeats)",
         ),
         (
             Outcome(WAITING, SLOW_COLD, 0.06, 0.01, 3, 3),
             "JPEG",
             (
-                f"read takes 60.0 ms {BLOCKED}, 6.0 times the 10.0 ms that its like take, when its file is not in memory "
+                f"read waits 60.0 ms {BLOCKED}, 6.0 times the 10.0 ms that its like take, when its file is not in memory "
                 f"(least of 3 repeats)"
             ),
         ),
@@ -56,6 +56,11 @@ BLOCKED = "of waiting for something else than a processor"
             f"decode took 90.0 ms {CPU} once, and at most 4.0 ms in 3 repeats",
         ),
         (
+            Outcome(WAITING, STALL_ONCE, 0.0, 0.0, 3, 0),
+            None,
+            f"read waited 60.0 ms {BLOCKED} once, and at most 0.0 ms in 3 repeats",
+        ),
+        (
             unconfirmed(COMPUTING, "others cost more"),
             None,
             f"decode takes 90.0 ms {CPU}, 30.0 times the 3.0 ms that its like take; unconfirmed: others cost more",
@@ -64,7 +69,7 @@ BLOCKED = "of waiting for something else than a processor"
             Outcome(WAITING, SLOW_UNCONFIRMED, 0.06, 0.01, 3, 3, "nobody knows"),
             None,
             (
-                f"read takes 60.0 ms {BLOCKED}, 6.0 times the 10.0 ms that its like take (least of 3 repeats); unconfirmed: "
+                f"read waits 60.0 ms {BLOCKED}, 6.0 times the 10.0 ms that its like take (least of 3 repeats); unconfirmed: "
                 f"nobody knows"
             ),
         ),

@@ -51,8 +51,9 @@ def test_larger_samples_may_take_longer_than_their_controls():
 
 def test_controls_that_are_quick_by_chance():
     """The line says 10 ms, and elsewhere controls take what the line says: three of 5 ms are no measure."""
-    others = [case(row, controls=((5, 1.0), (6, 1.0), (7, 1.0))) for row in (4, 4, 4)]
-    first, *_ = tried(case(), *others, s0=[0.04], s1=[0.005], s2=[0.005], s3=[0.005], s4=[0.1], s5=[0.01], s6=[0.01], s7=[0.01])
+    others = case(4, controls=((0, 1.0), (5, 1.0), (6, 1.0), (7, 1.0)))
+    slower = {f"s{row}": [0.01] for row in (0, 4, 5, 6, 7)}
+    first, _ = tried(case(controls=((1, 1.0), (2, 1.0), (3, 1.0))), others, s1=[0.005], s2=[0.005], s3=[0.005], **slower)
     assert first.usual == pytest.approx(0.01)
 
 
@@ -62,6 +63,14 @@ def test_the_pace_is_that_of_controls_for_their_own_size():
     first, second = tried(case(), large, s0=[0.09], s4=[0.2], **{f"s{row}": [0.01] for row in (1, 2, 3, 5, 6, 7)})
     assert first.usual == pytest.approx(0.01)
     assert second.usual == pytest.approx(0.06)
+
+
+def test_controls_that_many_suspects_share_count_once_for_the_pace():
+    """The nearest of eight scan bombs are the same three progressive photos, which take twice what the line says."""
+    bombs = [case(4, controls=((5, 1.0), (6, 1.0), (7, 1.0)))] * 8
+    quick = {f"s{row}": [0.01] for row in (1, 2, 3, 5)}
+    first, *_ = tried(case(), *bombs, s0=[0.09], s4=[0.3], s6=[0.02], s7=[0.02], **quick)
+    assert first.usual == pytest.approx(0.01)
 
 
 def test_on_a_slower_machine_the_line_is_slower_too():

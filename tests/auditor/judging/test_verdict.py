@@ -2,12 +2,20 @@
 
 import json
 
+import numpy as np
+
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.judging.codes import OVERSIZE, SLOW
 from fastfeed.auditor.judging.expectation import Line
+from fastfeed.auditor.judging.groups import Group
 from fastfeed.auditor.judging.impact import Costly, Impact
 from fastfeed.auditor.judging.noise import Beat, Noise
+from fastfeed.auditor.judging.regression import Fit
 from fastfeed.auditor.judging.verdict import Verdict
+
+GROUP = Group("JPEG", np.arange(30), np.arange(30))
+FIT = Fit(-6.0, np.array([0.5, 0.5]), np.zeros(2), 0.1, np.zeros((3, 3)))
+LINE = Line("decode", GROUP, np.arange(30), FIT, np.zeros(2), 30)
 
 
 def verdict(**changed):
@@ -15,7 +23,7 @@ def verdict(**changed):
     usual = {
         "samples": 30, "timed": 29, "slow": slow, "oversize": None, "top": (Costly(4, 1.0, 0.2, 0.2),),
         "findings": {4: [Finding(SLOW, "x"), Finding(OVERSIZE, "y")], 5: [Finding(SLOW, "x")]},
-        "lines": (Line("decode", "JPEG", 30, 0.5, 0.5, 0.002, 0.1),), "noise": Noise([Beat(0.01, 0.5)]), "notes": ("a note",),
+        "lines": (LINE,), "noise": Noise([Beat(0.01, 0.5)]), "notes": ("a note",),
     }  # fmt: skip
     return Verdict(**{**usual, **changed})
 

@@ -116,6 +116,11 @@ def test_a_height_that_only_a_later_marker_states():
     assert "(DNL)" in only(data, imagecodes.HEADER_DAMAGED)
 
 
+@pytest.mark.parametrize("size", [(0, 120), (160, 0)])
+def test_a_size_of_nothing(size):
+    assert f"{size[0]}x{size[1]} pixels" in only(with_size(jpeg((160, 120)), *size), imagecodes.HEADER_DAMAGED)
+
+
 def test_no_frame_and_no_scan():
     assert "(SOF)" in only(without_segments(jpeg(), 0xC0), imagecodes.HEADER_DAMAGED)
     data = jpeg()
@@ -161,3 +166,8 @@ def test_progressive():
 def test_very_many_scans(scans, code):
     found = of(scan_bomb(scans))
     assert code in found and not found.keys() & {imagecodes.CORRUPT_DATA, imagecodes.TRUNCATED}
+
+
+def test_very_many_scans_that_are_cut():
+    found = of(scan_bomb(200)[:-30])
+    assert list(found) == [imagecodes.SCAN_BOMB, imagecodes.TRUNCATED] and "within scan" in found[imagecodes.TRUNCATED]

@@ -25,7 +25,7 @@ CASES = {
     "html without a doctype": (b"<HTML><body>Forbidden</body></HTML>", filecodes.HTML, "Forbidden"),
     "json": (b'{"error": {"code": 403}}', filecodes.JSON_ANSWER, "403"),
     "svg": (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', filecodes.SVG, "SVG"),
-    "gzip": (gzip.compress(b"text"), filecodes.COMPRESSED, "gzip"),
+    "gzip": (gzip.compress(b"text", mtime=0), filecodes.COMPRESSED, "gzip"),
     "zip": (zipped(), filecodes.COMPRESSED, "zip"),
     "lfs": (LFS, filecodes.LFS_POINTER, "Git LFS"),
     "appledouble": (b"\x00\x05\x16\x07\x00\x02\x00\x00Mac OS X        ", filecodes.APPLEDOUBLE, "AppleDouble"),

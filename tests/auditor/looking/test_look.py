@@ -56,3 +56,14 @@ def test_a_text_that_begins_like_an_image(text):
 def test_an_image_without_a_name_is_one():
     assert look(encoded(photo()), "").format == "JPEG"
     assert look(encoded(photo()), "caption.txt").format == "JPEG"
+
+
+def test_a_flipped_bit_changes_the_digest():
+    """Damage of which no decoder and no rule can know: only a checksum of before can tell."""
+    data = bytearray(encoded(photo(size=(64, 48))))
+    before, at = look(bytes(data), "a.jpg"), len(data) * 3 // 4
+    for bit in range(8):
+        data[at] ^= 1 << bit
+        after = look(bytes(data), "a.jpg")
+        data[at] ^= 1 << bit
+        assert after.digest != before.digest and after.format == before.format

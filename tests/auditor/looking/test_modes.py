@@ -55,6 +55,16 @@ def test_a_palette_with_transparency_in_bytes():
     assert list(of(TRANSPARENT_PALETTE)) == [imagecodes.PALETTE]
 
 
+@pytest.mark.parametrize(("mode", "colour", "code"), [
+    ("RGB", (0, 0, 0), imagecodes.ALPHA_HIDES), ("RGB", (9, 9, 9), imagecodes.ALPHA),
+    ("L", 0, imagecodes.ALPHA_HIDES), ("P", 0, imagecodes.ALPHA_HIDES), ("P", 200, imagecodes.ALPHA),
+])  # fmt: skip
+def test_one_colour_that_is_transparent(mode, colour, code):
+    image = Image.new(mode, (8, 8))
+    image.info["transparency"] = colour
+    assert code in of(image)
+
+
 def test_bits_that_are_stored():
     assert stored_bits(Codec.PNG, flat_png(4, 4, depth=16)) == 16
     assert stored_bits(Codec.PNG, png()) == 8

@@ -36,3 +36,7 @@ def test_names_that_clash():
         (("b/a.jpg", "b/A.JPG"), setcodes.CASE_CLASH), ((NFC, NFD), setcodes.UNICODE_CLASH),
     ]  # fmt: skip
     assert found[0][1].text == "b/a.jpg and b/A.JPG"
+
+
+def test_none_clashes():
+    assert clashes([]) == clashes(["a.jpg"]) == clashes({"a.jpg": 0, "b.jpg": 1}) == []

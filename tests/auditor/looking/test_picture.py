@@ -1,3 +1,6 @@
+import struct
+import zlib
+
 import pytest
 from helpers import SHARED_DATA, encoded, photo
 from oddities import animated, chunk, cut, flat_png, jpeg, laundered, noisy, png, with_chunk, with_segment, with_size
@@ -51,8 +54,6 @@ def test_a_refusal_that_no_header_shows():
 
 def test_metadata_of_gigabytes_in_many_chunks():
     """Each is below the limit of one; Pillow has a limit for all together as well."""
-    import zlib
-
     data, body = png(), b"name\0\0" + zlib.compress(bytes((1 << 20) - 10))
     for _ in range(66):
         data = with_chunk(data, b"zTXt", body)
@@ -75,6 +76,10 @@ def test_a_format_that_pillow_does_not_read():
     bmp = bytearray(encoded(photo(), "BMP"))
     bmp[28] = 2  # bits a pixel
     assert imagecodes.UNSUPPORTED in of(bytes(bmp), "a.bmp")
+    tiff = bytearray(encoded(photo(mode="L"), "TIFF"))
+    at = tiff.index(struct.pack("<HHIH", 258, 3, 1, 8))  # bits a sample, of one channel
+    tiff[at + 8] = 10
+    assert imagecodes.UNSUPPORTED in of(bytes(tiff), "a.tif")
 
 
 def test_a_header_that_pillow_refuses():
@@ -118,7 +123,7 @@ def test_metadata_that_outweighs_the_pixels():
 
 
 def test_slow_and_costly_formats():
-    assert imagecodes.SLOW_FORMAT in of(encoded(photo(), "JPEG2000"), "a.jp2")
+    assert imagecodes.HEAVY_FORMAT in of(encoded(photo(), "JPEG2000"), "a.jp2")
     assert imagecodes.COSTLY_FORMAT in of(encoded(photo(), "AVIF"), "a.avif")
     assert imagecodes.COSTLY_FORMAT in of(encoded(photo(), "WEBP", lossless=True), "a.webp")
     assert of(encoded(photo(), "WEBP"), "a.webp") == {}

@@ -68,9 +68,24 @@ def test_what_takes_long_is_spoken_of_and_left_to_end(tmp_path, caplog):
 
 
 def test_when_everything_dies_it_is_not_the_samples(tmp_path):
-    with pytest.raises(WorkerDied, match="8 samples in a row killed the process that loaded them"):
+    with pytest.raises(
+        WorkerDied, match="8 samples in a row killed the process that loaded them, and no other could be loaded"
+    ):
         run(crew_of(program(tmp_path, "os._exit(1)")), range(40))
     assert not children()
+
+
+def test_many_bad_ones_in_a_row_are_not_the_machine(tmp_path):
+    found = run(crew_of(program(tmp_path, "if 10 <= index < 20:\n    os._exit(3)")), range(40))
+    assert sorted(found) == list(range(40))
+    assert [index for index in range(40) if found[index].findings] == list(range(10, 20))
+
+
+def test_when_nothing_can_be_loaded_any_more_it_is_the_machine(tmp_path):
+    gone = str(tmp_path / "gone")
+    body = f"if index == 5:\n    open({gone!r}, 'w').close()\nif os.path.exists({gone!r}):\n    os._exit(3)"
+    with pytest.raises(WorkerDied, match="and no other could be loaded"):
+        run(crew_of(program(tmp_path, body)), range(40))
 
 
 def test_a_child_that_cannot_start(tmp_path):

@@ -2,7 +2,7 @@ import os
 
 import pytest
 from helpers import make_photos, pack_photos
-from torch.utils.data import IterableDataset, Subset
+from torch.utils.data import DataLoader, IterableDataset, Subset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
@@ -50,6 +50,7 @@ def test_kinds(tmp_path):
     assert type(subject_of(fastfeed.open(tmp_path / "photos"))) is Ours
     assert type(subject_of(Stream())) is Streamed and type(subject_of(iter("ab"))) is Streamed
     assert type(subject_of([1, 2])) is Torch
+    assert subject_of(DataLoader(folder, 4)).count == 6
     with pytest.raises(UsageError, match="neither __getitem__ nor __iter__"):
         subject_of(3)
 

@@ -12,6 +12,7 @@ def test_a_folder(tmp_path):
     target = find_target(make_photos(tmp_path / "photos"))
     assert (target.kind, target.what) == ("folder", "a folder of 6 files")
     assert "2 classes, a folder each" in target.why
+    assert target.class_folders == {(None, "cat"), (None, "dog")}
     again = find_target(tmp_path / "photos")
     assert target.digest == again.digest
     (tmp_path / "photos" / "cat" / "000.jpg").write_bytes(b"other")
@@ -71,11 +72,21 @@ def test_tars_are_indexed_elsewhere(tmp_path):
         assert not os.path.exists(index)
 
 
+def test_tars_in_folders_are_files(tmp_path):
+    packed = pack_photos(tmp_path)
+    os.makedirs(tmp_path / "all" / "deep")
+    os.rename(packed / "photos-000000.tar", tmp_path / "all" / "deep" / "a.tar")
+    assert any(f"audit '{tmp_path}/all/**/*.tar' to look into them" in why for why in find_target(tmp_path / "all").why)
+
+
 def test_a_list(tmp_path):
     make_photos(tmp_path / "photos")
     (tmp_path / "list.csv").write_text("image,label\nphotos/cat/000.jpg,1\nphotos/cat/001.jpg,1\nphotos/dog/none.jpg,2\n")
     target = find_target(tmp_path / "list.csv")
     assert target.kind == "list" and target.what.startswith("a list of ")
+    (tmp_path / "lists").mkdir()
+    os.rename(tmp_path / "list.csv", tmp_path / "lists" / "list.csv")
+    assert find_target(tmp_path / "lists" / "list.csv", root=tmp_path).what == target.what
 
 
 def test_python():
