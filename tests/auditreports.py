@@ -8,7 +8,7 @@ from typing import Any
 SEVERITIES = {
     "oversize": "warning",
     "scan-bomb": "warning",
-    "slow-format": "warning",
+    "slow-format": "info",
     "truncated": "error",
     "progressive": "info",
 }
@@ -35,7 +35,12 @@ def write_report(path: Path, source: Path, flagged: Mapping[str, Sequence[str]],
             ]
             record = {"path": name, "index": index, "size_bytes": there.stat().st_size if there.exists() else 1}
             if name.endswith((".jpg", ".png", ".jp2")):
-                record |= {"width": 40, "height": 20, "mode": "RGB"}
+                record |= {
+                    "width": 40,
+                    "height": 20,
+                    "mode": "RGB",
+                    "format": "JPEG" if name.endswith("g") and "png" not in name else name[-3:],
+                }
             record |= {fact: values[name] for fact, values in facts.items() if name in values}
             file.write(json.dumps({**record, "findings": codes, "times": {}, "status": "flagged" if codes else "ok"}) + "\n")
     return path

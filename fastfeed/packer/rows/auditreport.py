@@ -20,12 +20,18 @@ class Audited:
     path: str
     """Below what was audited, undecodable bytes as surrogate escapes."""
     size_bytes: int | None
+    format: str | None
     width: int | None
     height: int | None
     mode: str | None
     """Of Pillow."""
     codes: Mapping[str, str]
     """Severity of each finding by its code, in the order of the report."""
+
+    @property
+    def is_jpeg(self) -> bool:
+        """Whether it is one, of whichever kind: "JPEG", "JPEG progressive"."""
+        return self.format is not None and self.format.partition(" ")[0] == "JPEG"
 
     def code_of(self, severity: str) -> str | None:
         """The first code that is so severe."""
@@ -62,8 +68,8 @@ def _parsed(line: str, path: str, number: int) -> Audited | None:
         if record.get("path") is None:
             return None
         size_bytes, width, height = (_number(record.get(name)) for name in ("size_bytes", "width", "height"))
-        mode = None if record.get("mode") is None else str(record["mode"])
-        return Audited(str(record["path"]), size_bytes, width, height, mode, codes)
+        kind, mode = (None if record.get(name) is None else str(record[name]) for name in ("format", "mode"))
+        return Audited(str(record["path"]), size_bytes, kind, width, height, mode, codes)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         msg = f"line {number} of the audit report is no record of a sample ({type(error).__name__}: {error})"
         hint = "fastfeed audit SRC --jsonl FILE writes such a report."

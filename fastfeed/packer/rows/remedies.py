@@ -27,8 +27,7 @@ from fastfeed.units import format_count
 SMALLER, BASELINE = "smaller", "baseline"
 """What is done to an image: its longer side is cut to max_side; it becomes a baseline JPEG."""
 _OVERSIZE, _FRAMES = "oversize", "many-frames"
-_JPEG_2000 = "slow-format"
-_SLOW_BY_KIND = ("scan-bomb", "arithmetic-jpeg", _JPEG_2000)
+_SLOW_BY_KIND = ("scan-bomb", "arithmetic-jpeg", "heavy-format", "slow-format")
 """Codes of what is slow because of how it is coded, and not because of what it shows."""
 _JPEG_MODES = frozenset({"L", "RGB", "CMYK"})
 _SHOWN = 3
@@ -134,7 +133,7 @@ def find_remedies(folder: Folder, report: str, images: ImageConfig) -> Remedies:
     found = Remedies()
     flagged = _flagged(folder, report, found)
     places = folder.places(flagged)
-    paths = set(folder.listing.paths) if any(_JPEG_2000 in audited.codes for audited in flagged.values()) else set()
+    paths = set(folder.listing.paths) if any(not audited.is_jpeg for audited in flagged.values()) else set()
     for number, audited in flagged.items():
         place = places.get(number)
         error = audited.code_of(ERROR)
@@ -165,7 +164,7 @@ def _flagged(folder: Folder, report: str, found: Remedies) -> dict[int, Audited]
         size = listing.sizes[number]
         if audited.size_bytes not in {None, size} and listing.codecs[number] != UNREADABLE:
             found.differing.append(f"{audited.path} ({audited.size_bytes:,} bytes then, {size:,} now)")
-        elif {ERROR, WARNING} & set(audited.codes.values()):
+        elif {ERROR, WARNING} & set(audited.codes.values()) or set(_SLOW_BY_KIND) & set(audited.codes):
             flagged[number] = audited
     if not known:
         msg = "the audit report has no sample of this folder"
@@ -214,7 +213,7 @@ def _decide(found: Remedies, case: _Case, images: ImageConfig, paths: set[str]) 
         if slow is not None:  # it stays as large as it is, but need not stay slow
             _leave(found, case, code, why)
             code, why = slow, ""
-    why = why or _not_baseline(case, code, paths)
+    why = why or _not_baseline(case, paths)
     if why:
         _leave(found, case, code, why)
     else:
@@ -257,18 +256,18 @@ def _not_smaller(case: _Case, images: ImageConfig) -> str:
     return ""
 
 
-def _not_baseline(case: _Case, code: str, paths: set[str]) -> str:
+def _not_baseline(case: _Case, paths: set[str]) -> str:
     """Why it does not become a baseline JPEG. A JPEG does; a JPEG 2000 whose pixels are not kept exactly does as well."""
     if case.audited.mode not in _JPEG_MODES:
         return f"JPEG has no mode {case.audited.mode}"
-    if code != _JPEG_2000:
+    if case.audited.is_jpeg:
         return ""
     data = case.data()
-    if sniff(data[:HEAD_BYTES]) is not Codec.JPEG2000 or is_lossless_jpeg2000(data):
+    if sniff(data[:HEAD_BYTES]) is not Codec.JPEG2000:
+        return "only JPEG and JPEG 2000 become baseline JPEGs"
+    if is_lossless_jpeg2000(data):
         return "it keeps its pixels exactly, and a JPEG would not"
-    if jpeg_name(case.path) in paths:
-        return "a JPEG of that name is there already"
-    return ""
+    return "a JPEG of that name is there already" if jpeg_name(case.path) in paths else ""
 
 
 def jpeg_name(name: str) -> str:

@@ -103,7 +103,7 @@ def test_splits_are_told_once_and_each_has_its_own(tmp_path):
 def test_a_jpeg_2000_is_unpacked_under_the_name_of_a_jpeg(tmp_path):
     lossy = encoded(photo(1, (40, 20)), "JPEG2000", irreversible=True)
     source = tree(tmp_path / "s", {"a.jp2": lossy, "b.jpg": JPEG, "c.jpg": JPEG})
-    report = write_report(tmp_path / "r.jsonl", source, {"a.jp2": ["slow-format"]})
+    report = write_report(tmp_path / "r.jsonl", source, {"a.jp2": ["heavy-format"]})
     fastfeed.pack(source, tmp_path / "p", from_audit=report)
     assert fastfeed.verify(tmp_path / "p").ok
     fastfeed.unpack(tmp_path / "p", tmp_path / "out")
@@ -132,7 +132,7 @@ def test_a_real_audit_is_understood(tmp_path):
     result = fastfeed.pack(source, tmp_path / "p", from_audit=tmp_path / "r.jsonl")
     assert set(left_out_of(tmp_path / "p")) == {"cat/cut.jpg", "dog/page.jpg"}
     told = " ".join(result.datasets[0].why)
-    assert "2 images re-encoded as baseline JPEG (scan-bomb 1, slow-format 1)" in told
+    assert "2 images re-encoded as baseline JPEG (heavy-format 1, scan-bomb 1)" in told
     assert "1 file of the audit report not there any more: dog/000.jpg" in result.notes
     assert "dog/slow.jpg" in contents(read_back(tmp_path / "p"))
 

@@ -112,11 +112,22 @@ def test_jpeg_2000_changes_only_where_it_is_lossy(tmp_path):
     pytest.importorskip("PIL.Jpeg2KImagePlugin")
     lossy, lossless = (encoded(photo(1, (40, 20)), "JPEG2000", irreversible=irreversible) for irreversible in (True, False))
     files = {"a.jp2": lossy, "b.jp2": lossless, "c.jp2": lossy, "d.jp2": JPEG, "x/c.jp2": lossy, "x/c.jpg": JPEG}
-    flagged = {name: ["slow-format"] for name in files if name.endswith(".jp2")}
+    flagged = {name: ["heavy-format"] for name in files if name.endswith(".jp2")}
     found = remedies(tmp_path, files, flagged, config=PackConfig(layout="files", group="none"))
     assert done_by(found) == {"a.jp2": BASELINE, "c.jp2": BASELINE}
     exactly = "it keeps its pixels exactly, and a JPEG would not"
-    assert left_alone(found) == {"b.jp2": exactly, "d.jp2": exactly, "x/c.jp2": "a JPEG of that name is there already"}
+    assert left_alone(found) == {
+        "b.jp2": exactly, "d.jp2": "only JPEG and JPEG 2000 become baseline JPEGs",
+        "x/c.jp2": "a JPEG of that name is there already",
+    }  # fmt: skip
+
+
+def test_a_format_that_was_measured_to_be_slow_changes_only_if_it_is_jpeg(tmp_path):
+    files = {"a.jpg": JPEG, "b.png": encoded(photo(1, (40, 20)), "PNG")}
+    flagged = {name: ["slow-format"] for name in files}
+    found = remedies(tmp_path, files, flagged, config=PackConfig(layout="files", group="none"))
+    assert done_by(found) == {"a.jpg": BASELINE}
+    assert left_alone(found) == {"b.png": "only JPEG and JPEG 2000 become baseline JPEGs"}
 
 
 def test_what_has_changed_or_gone_since_is_named_and_not_touched(tmp_path):
