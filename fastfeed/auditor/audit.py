@@ -139,8 +139,7 @@ class _Job:
 
     def _take_over(self) -> None:
         """What an audit that was interrupted has left; what depends on all samples is found anew."""
-        if self.journal.why_anew is not None:
-            self.notes.append(self.journal.why_anew)
+        self.notes += self.journal.notes
         if self.journal.kept:
             unsure = ", whether or not the dataset has changed since" if self.target.digest is None else ""
             samples = format_count(self.journal.kept, "sample")

@@ -13,6 +13,7 @@ from fastfeed.auditor.judging.expectation import Expectation, expectations
 from fastfeed.auditor.judging.formats import slow_formats
 from fastfeed.auditor.judging.groups import grouped
 from fastfeed.auditor.judging.impact import costliest, impact
+from fastfeed.auditor.judging.kinds import without_kinds
 from fastfeed.auditor.judging.ledger import Ledger, Table
 from fastfeed.auditor.judging.noise import Noise
 from fastfeed.auditor.judging.oversize import oversized
@@ -64,7 +65,8 @@ def judge_ledger(
     groups = grouped(table)
     expected, lines = expectations(table, groups, cuts)
     found = suspects(table, groups, expected, cuts)
-    outcomes = worst_each(_tried(table, found, expected, remeasure=remeasure, cuts=cuts))
+    single, kinds = without_kinds(found, cuts)
+    outcomes = worst_each(_tried(table, single, expected, remeasure=remeasure, cuts=cuts))
     slow = sorted(row for row, outcome in outcomes.items() if outcome.code in PROVEN_SLOW)
     large = oversized(table, set(slow))
     formats = slow_formats(table, lines, cuts)
@@ -78,7 +80,7 @@ def judge_ledger(
         top=costliest(table),
         lines=tuple(lines),
         noise=noise,
-        notes=(*(note for group in groups for note in group.notes()), *_notes(table, noise, outcomes)),
+        notes=(*(note for group in groups for note in group.notes()), *kinds, *_notes(table, noise, outcomes)),
     )
 
 

@@ -27,11 +27,14 @@ from fastfeed.source import wire
 from fastfeed.units import format_count, format_seconds
 
 LOG = logging.getLogger("fastfeed.audit")
-_AHEAD = 8
-"""Samples that a child has: it goes on with the next while this process takes in the last."""
+_AHEAD = ((0.01, 8), (0.25, 2))
+"""(seconds that a sample takes, samples that a child has): it goes on with the next while this process takes in the last. Of
+samples that take longer it has one, so that nobody waits long for the last ones, or when time is up."""
 _WORDS_BYTES = 8000
 _LOOK_SECONDS = 1.0
 """How often it is looked whether one hangs."""
+_FEW = 64
+"""So many samples are measured again by one child: it is not disturbed by others, and they need not be started."""
 _MOST_ASIDE = 8
 """Children that may hang at once, beside those that work."""
 _MOST_CRASHES = 8
@@ -87,10 +90,12 @@ class Crew:
     """
 
     def __init__(self, start: Start, spec: dict[str, object], *, count: int, limits: Limits) -> None:
-        self._start, self._spec, self._wanted, self._limits = start, spec, count, limits
+        self._start, self._spec, self._most, self._limits = start, spec, count, limits
+        self._wanted = count
         self._stream = False
         """Whether sample i comes only behind sample i - 1, so that nothing comes behind one that kills its process."""
         self._spread = Spread()
+        self._ahead = 2
         self._children: list[_Child] = []
         self._again: deque[Task] = deque()
         """Samples whose process died; and those that it had behind them."""
@@ -151,7 +156,7 @@ class Crew:
             yield from self._hear(_LOOK_SECONDS)
             if time.monotonic() > looked + _LOOK_SECONDS:
                 yield from self._watch()
-                looked = time.monotonic()
+                self._ahead, looked = self._usual_ahead(), time.monotonic()
 
     def measured(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
         """Times of samples, in this order, without a look at them.
@@ -166,16 +171,22 @@ class Crew:
         Raises:
             WorkerDied: As run().
         """
+        self._wanted = 1 if len(indices) <= _FEW else self._most
         how = How(look=False, full=False, cold=cold)
         records = self.run(Task(index, how) for index in indices)
         return {record.index: [record.times] for record in records if record.times and not record.findings}
+
+    def _usual_ahead(self) -> int:
+        """How many samples a child should have."""
+        usual = self._spread.percentile(0.5)
+        return 2 if usual is None else next((count for seconds, count in _AHEAD if usual < seconds), 1)
 
     def _feed(self, coming: Iterator[Task]) -> None:
         """Give each child what it lacks. A sample whose process died goes first, alone, to a new one."""
         while self._again and (self._again[0].how_it_died is not None or self._again[0].probe):
             child = self._hire()
             self._give(child, self._again.popleft())
-        for place in range(_AHEAD):
+        for place in range(self._ahead):
             working = [child for child in self._children if child.stood is None]
             aside = len(self._children) - len(working)
             for number in range(self._wanted if aside < _MOST_ASIDE else 0):

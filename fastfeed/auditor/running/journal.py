@@ -40,8 +40,8 @@ class Journal:
         self._starts = array("q")
         """Where the record of a sample begins; _NONE where there is none."""
         self._count = 0
-        self.why_anew: str | None = None
-        """Why what an earlier audit left here could not be continued."""
+        self.notes: list[str] = []
+        """Why what an earlier audit left here could not be continued; that there is no lock."""
         try:
             self._file = self._open(json.loads(json.dumps(identity)))
         except OSError as error:
@@ -61,7 +61,7 @@ class Journal:
         descriptor = os.open(self.report + SUFFIX, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         file = os.fdopen(descriptor, "r+b")
         try:
-            _lock(descriptor, self.report)
+            self.notes += _lock(descriptor, self.report)
             self._continue(file, identity, head)
         except BaseException:
             file.close()
@@ -73,7 +73,7 @@ class Journal:
         first = file.readline()
         if first and first != head:
             before = _head(first, str(self.report))
-            self.why_anew = _difference(before, identity)
+            self.notes.append(_difference(before, identity))
         if first != head:
             file.seek(0)
             file.truncate()
@@ -155,12 +155,16 @@ class Journal:
                 target.write(self._file.readline())
 
 
-def _lock(descriptor: int, report: str) -> None:
+def _lock(descriptor: int, report: str) -> list[str]:
+    """Let no other audit write the same; gives what to say where the file system knows no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         msg = "another audit is writing this report"
         raise DestinationBusy(msg, path=report, hint="Wait until it is done, or name another file.") from None
+    except OSError as error:
+        return [f"the report's file system gives no lock ({error.strerror}): make sure that no other audit writes it"]
+    return []
 
 
 def _head(line: bytes, report: str) -> Any:  # noqa: ANN401 - JSON

@@ -12,7 +12,10 @@ _RESET_PEAK = b"5"
 
 
 class Peak:
-    """How much memory is in use at most, from one reset to the next. Its files stay open: opening takes longer than reading."""
+    """How much memory is in use at most, from one reset to the next. Its files stay open: opening takes longer than reading.
+
+    What the allocator has kept of earlier samples counts as there before: a second picture of a size takes next to nothing.
+    """
 
     def __init__(self) -> None:
         self._before_bytes = 0

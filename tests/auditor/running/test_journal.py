@@ -61,7 +61,7 @@ def test_what_was_interrupted_is_continued_but_for_a_torn_line(report):
     part = report.parent / (report.name + SUFFIX)
     part.write_bytes(part.read_bytes()[:-7])
     with Journal(str(report), IDENTITY) as journal:
-        assert (journal.kept, journal.why_anew) == (2, None)
+        assert (journal.kept, journal.notes) == (2, [])
         assert list(journal) == [record(0), record(1)]
         journal.add(record(2))
         journal.publish()
@@ -75,7 +75,7 @@ def test_another_audit_is_begun_anew_and_says_so(report, change, why):
     with Journal(str(report), IDENTITY) as journal:
         journal.add(record(0))
     with Journal(str(report), {**IDENTITY, **change}) as journal:
-        assert journal.kept == 0 and journal.why_anew is not None and why in journal.why_anew
+        assert journal.kept == 0 and why in journal.notes[0]
         assert list(journal) == []
 
 
