@@ -152,7 +152,7 @@ def test_a_report_that_cannot_be_written_ends_no_training(tmp_path, caplog):
 
 
 class Sleepy(Dataset[int]):
-    """Sample 7 takes 100 ms, the others 10: so long that each batch can be recorded."""
+    """Sample 7 takes 100 ms, the others 10: so long that many batches are recorded."""
 
     def __len__(self) -> int:
         return 32
@@ -166,8 +166,10 @@ class Sleepy(Dataset[int]):
 def test_through_a_loader(tmp_path, workers):
     options = {"num_workers": workers, "persistent_workers": workers > 0}
     loader = DataLoader(Sleepy(), batch_size=8, shuffle=True, audit=tmp_path / "r.jsonl", **options)
-    for _ in range(7):
+    found: dict[int, list[str]] = {}
+    for _ in range(40):  # how many batches are recorded, so that it costs little, depends on the machine
         assert sum(len(batch) for batch in loader) == 32
-    found = codes_of(tmp_path / "r.jsonl")
-    assert found[7] == ["slow"]
+        found = codes_of(tmp_path / "r.jsonl")
+        if found.get(7) == ["slow"]:
+            break
     assert [index for index, codes in found.items() if "slow" in codes] == [7]
