@@ -285,8 +285,12 @@ IMAGE_OPTIONS = frozenset(field.name for field in fields(ImageConfig))
 """Options of pack that are about images."""
 
 
-def image_config(options: Mapping[str, object]) -> ImageConfig:
+def image_config(options: Mapping[str, object], *, audited: bool = False) -> ImageConfig:
     """An ImageConfig from keyword arguments; only_field may be one name.
+
+    Args:
+        options: The keyword arguments.
+        audited: Whether an audit's report says which images change.
 
     Raises:
         UsageError: A value that does not fit.
@@ -298,7 +302,10 @@ def image_config(options: Mapping[str, object]) -> ImageConfig:
     elif isinstance(given, Sequence):
         values["only_field"] = tuple(given)
     config = ImageConfig(**values)  # type: ignore[arg-type]
-    if config.only_field and not config.changes:
+    if audited and (config.resize_short or config.apply_exif):
+        msg = "resize_short and apply_exif are for all images, and with from_audit only those change that the audit names"
+        raise UsageError(msg, hint="Pack with them and with --exclude: fastfeed audit --skip-list writes the list.")
+    if config.only_field and not config.changes and not audited:
         msg = "only_field says which images may change, and nothing says how"
         raise UsageError(msg, hint="Add max_side, resize_short, quality, apply_exif or jpeg_rows.")
     return config

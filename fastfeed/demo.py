@@ -1,5 +1,6 @@
-"""The whole story in half a minute: a photo set with slow and broken files in it, packed, proven, checked, loaded by torch."""
+"""The whole story in half a minute: a photo set with slow and broken files in it, packed, proven, audited, loaded by torch."""
 
+import io
 import os
 import random
 import time
@@ -11,12 +12,12 @@ import torch
 from PIL import Image, ImageDraw
 from torch.utils.data import DataLoader
 
-from fastfeed.errors import DecodeError, DestinationOccupied
+from fastfeed.auditor.audit import audit
+from fastfeed.errors import DestinationOccupied
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.packer.job import pack
 from fastfeed.packer.verify import verify
-from fastfeed.sample import SkipEntry, SkipList, escape
-from fastfeed.trace import Progress, SlowestRecorder
+from fastfeed.trace import Progress
 from fastfeed.units import format_count, format_seconds, format_size
 
 CLASSES = ("circle", "ellipse", "rectangle", "triangle")
@@ -24,9 +25,10 @@ PHOTOS_PER_CLASS = 40
 SIDE = 224
 BATCH = 32
 _SEED = 20261129
-_SLOW_FACTOR = 5
-"""A sample is called slow here from this many times the mean on; the audit's judge will know its size as well."""
-_SLOW = ("triangle/huge-panorama.jpg", "circle/lossless-scan.png")
+_HUGE, _SLOW = "triangle/huge-panorama.jpg", "circle/many-scans.jpg"
+_SCANS, _SCANS_SIDE = 2000, 512
+_COSTLY = frozenset({"slow", "oversize", "scan-bomb"})
+"""Codes of findings about samples that load, and cost more than they should."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,9 @@ class DemoResult:
     photos: int
     packed: int
     broken: tuple[str, ...]
+    """Photos that the audit calls errors."""
     slow: tuple[str, ...]
+    """Photos that the audit calls slow or oversize."""
     flipped_bit_found: bool
     batches: int
     images_per_second: float
@@ -72,15 +76,14 @@ def run(folder: str, say: Callable[[str], None], progress: Progress) -> DemoResu
     size = format_size(dataset.size_bytes)
     say(f"   {format_count(dataset.samples, 'sample')} in {format_count(dataset.shards, 'shard')}, {size}\n")
     found = _prove(packed, say, progress)
-    broken, slow = _check(packed, say)
-    say("5. Without the broken ones: fastfeed pack photos packed-clean --shard-size 4MiB --exclude skip.jsonl")
     skip = os.path.join(folder, "skip.jsonl")
-    SkipList.write(skip, [SkipEntry(source=source, kind="undecodable") for source in broken])
+    broken, slow = _audit(photos, skip, say, progress)
+    say("5. Without the broken ones: fastfeed pack photos packed-clean --shard-size 4MiB --exclude skip.jsonl")
     clean_result = pack(photos, clean, shard_bytes=4 << 20, exclude=skip, progress=progress)
     say(f"   {format_count(clean_result.datasets[0].samples, 'sample')}; the excluded are listed in .fastfeed/left-out.jsonl\n")
     batches, rate = _load(clean, say)
     _your_turn(say)
-    return DemoResult(count, dataset.samples, tuple(broken), tuple(slow), found, batches, rate, time.monotonic() - began)
+    return DemoResult(count, dataset.samples, broken, slow, found, batches, rate, time.monotonic() - began)
 
 
 def make_photos(root: str) -> int:
@@ -92,10 +95,10 @@ def make_photos(root: str) -> int:
         for at in range(PHOTOS_PER_CLASS):
             photo = _photo(noise, number, 320 + 16 * (at % 8), 240 + 12 * (at % 9))
             photo.save(os.path.join(root, name, f"{at:04d}.jpg"), quality=88)
-    _photo(noise, 3, 6000, 4000).save(os.path.join(root, _SLOW[0]), quality=85, progressive=True)
-    _photo(noise, 0, 2600, 2000).save(os.path.join(root, _SLOW[1]), compress_level=1)
+    _photo(noise, 3, 6000, 4000).save(os.path.join(root, _HUGE), quality=85, progressive=True)
     good = _read(os.path.join(root, "circle", "0000.jpg"))
     strays = {
+        _SLOW: _with_scans(_photo(noise, 0, _SCANS_SIDE, _SCANS_SIDE)),
         "circle/cut-download.jpg": good[: len(good) // 3],
         "ellipse/error-page.jpg": b"<!DOCTYPE html><html><body>404 Not Found</body></html>",
         "rectangle/empty.jpg": b"",
@@ -106,7 +109,7 @@ def make_photos(root: str) -> int:
     for name, content in strays.items():
         with open(os.path.join(root, name), "wb") as file:
             file.write(content)
-    return len(CLASSES) * PHOTOS_PER_CLASS + len(_SLOW) + len(strays)
+    return len(CLASSES) * PHOTOS_PER_CLASS + 1 + len(strays)
 
 
 def _photo(noise: np.random.Generator, shape: int, width: int, height: int) -> Image.Image:
@@ -126,6 +129,18 @@ def _photo(noise: np.random.Generator, shape: int, width: int, height: int) -> I
         side = box[3] if CLASSES[shape] == "ellipse" else y + box[2] - x
         draw.ellipse((x, y, box[2], max(side, y + 1)), fill=colour)
     return image
+
+
+def _with_scans(photo: Image.Image) -> bytes:
+    """A progressive JPEG that looks like the others, and that a decoder has to pass over 2,000 times more than others.
+
+    Each scan more is one run over all blocks of brightness without a coefficient in it (EOB12, ITU-T T.81, G.1.2.2).
+    """
+    out = io.BytesIO()
+    photo.save(out, "JPEG", quality=88, progressive=True)
+    table = b"\xff\xc4\0\x14\x10\1" + bytes(15) + b"\xc0"  # one code, of one bit
+    scan = b"\xff\xda\0\x08\1\1\0\1\x3f\0" + b"\0\7"  # the code, 12 bits that make the run 4,096, and padding
+    return out.getvalue().removesuffix(b"\xff\xd9") + table + scan * _SCANS + b"\xff\xd9"
 
 
 def _read(path: str) -> bytes:
@@ -158,28 +173,24 @@ def _flip(path: str, at: int) -> None:
         file.write(bytes([byte ^ 4]))
 
 
-def _check(packed: str, say: Callable[[str], None]) -> tuple[list[str], list[str]]:
-    """Decode every sample once: the broken ones by name, and the slow ones by what they cost."""
-    say("4. Each sample once, timed: what is broken or slow has a name (the README shows how to do it with yours)")
-    recorder = SlowestRecorder(keep=4)
-    dataset = PackedDataset(packed, recorder=recorder)
-    broken = []
-    for position in range(len(dataset)):
-        try:
-            dataset[position]
-        except DecodeError as error:
-            broken.append(escape(dataset.identity(position).source or b""))
-            say(f"   broken: {broken[-1]}: {error.message}")
-    mean = recorder.total_seconds["decode"] / len(dataset)
-    slow = []
-    for span in recorder.slowest():
-        source = escape(dataset.identity(span.position).source or b"")
-        if span.stage == "decode" and span.seconds > _SLOW_FACTOR * mean and source not in broken:
-            slow.append(source)
-            took = f"{format_seconds(span.seconds)} to decode, {span.seconds / mean:.0f} x the mean"
-            say(f"   slow:   {source}: {took}")
-    say("")
-    return broken, slow
+def _audit(photos: str, skip: str, say: Callable[[str], None], progress: Progress) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Audit the photos, and write the skip list of the broken ones. Gives the broken and the slow by name."""
+    say("4. What is slow or broken has a name: fastfeed audit photos --skip-list skip.jsonl")
+    result = audit(photos, skip_list=skip, progress=progress)
+    for cost in result.costs:
+        say(f"   {cost}")
+    broken, slow = set[str](), set[str]()
+    for found in result.found:
+        if found.severity == "info":
+            continue
+        say(f"   {found.severity}: {found.title} ({found.code})")
+        for name, text in found.examples:
+            say(f"      {name}: {text}")
+        names = {name for name, _ in found.examples}
+        broken |= names if found.severity == "error" else set()
+        slow |= names if found.code in _COSTLY else set()
+    say(f"   ({format_count(result.audited, 'sample')} in {format_seconds(result.seconds)}; nothing in photos was changed)\n")
+    return tuple(sorted(broken)), tuple(sorted(slow))
 
 
 def crop(image: Image.Image) -> torch.Tensor:
@@ -210,5 +221,6 @@ def _your_turn(say: Callable[[str], None]) -> None:
     say("   fastfeed pack /data/photos /data/photos-packed --dry-run     # the plan, with reasons")
     say("   fastfeed pack /data/photos /data/photos-packed")
     say("   fastfeed verify /data/photos-packed")
+    say("   fastfeed audit /data/photos --skip-list bad.jsonl            # what --exclude and DataLoader(skip=) read")
     say("and in the training script, where ImageFolder(...) was:")
     say('   ds = fastfeed.open("/data/photos-packed", transform=the_same_transform)')

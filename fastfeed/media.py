@@ -226,6 +226,20 @@ def is_lossless_webp(data: bytes) -> bool:
     return False
 
 
+def is_lossless_jpeg2000(data: bytes) -> bool:
+    """Whether a JPEG 2000 file may keep its pixels exactly: its wavelet is the reversible one, or is not stated.
+
+    ITU-T T.800, A.6.1: the transformation is the last of the parameters that each COD segment has.
+    """
+    at = data.find(b"\xff\x4f\xff\x51")  # SOC, SIZ: what follows are marker segments until the first tile (SOT)
+    at += 2
+    while at >= 2 and data[at : at + 1] == b"\xff" and data[at + 1 : at + 2] != b"\x90":  # noqa: PLR2004 - behind a SOC
+        if data[at + 1] == 0x52 and at + 13 < len(data):  # noqa: PLR2004 - COD
+            return data[at + 13] != 0
+        at += 2 + int.from_bytes(data[at + 2 : at + 4])
+    return True
+
+
 def _webp(head: bytes) -> tuple[int, int, int]:
     at, width, height, orientation, xmp = 12, 0, 0, 0, 0
     while at + 8 <= len(head):

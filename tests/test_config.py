@@ -137,3 +137,10 @@ def test_the_folder_that_this_very_package_is_in():
     import fastfeed
 
     assert os.path.dirname(os.path.dirname(fastfeed.__file__)) == package_folder()
+
+
+@pytest.mark.parametrize("option", [{"resize_short": 8}, {"apply_exif": True}])
+def test_what_is_for_all_images_does_not_go_with_an_audit(option):
+    with pytest.raises(UsageError, match="with from_audit only those change that the audit names"):
+        image_config(option, audited=True)
+    assert image_config({"only_field": "jpg"}, audited=True).only_field == ("jpg",)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import ExifTags, Image, features
 
-from fastfeed.media import HEAD_BYTES, NOT_AN_IMAGE, Codec, Probe, is_lossless_webp, probe, sniff
+from fastfeed.media import HEAD_BYTES, NOT_AN_IMAGE, Codec, Probe, is_lossless_jpeg2000, is_lossless_webp, probe, sniff
 
 SIZE = (37, 23)
 CODECS = {
@@ -257,3 +257,15 @@ def test_whether_a_webp_is_lossless(more):
         assert is_lossless_webp(encoded(image, "WEBP", lossless=True, **more))
         assert not is_lossless_webp(encoded(image, "WEBP", quality=80, **more))
     assert not is_lossless_webp(b"") and not is_lossless_webp(encoded(photo(), "WEBP", lossless=True)[:12])
+
+
+@pytest.mark.parametrize("kind", ["jp2", "j2k"])
+def test_jpeg_2000_that_keeps_its_pixels(kind):
+    """In boxes and bare; what does not say so may keep them."""
+    lossy, lossless = (
+        encoded(photo(1, (40, 20)), "JPEG2000", irreversible=irreversible, no_jp2=kind == "j2k")
+        for irreversible in (True, False)
+    )
+    assert [is_lossless_jpeg2000(lossless), is_lossless_jpeg2000(lossy)] == [True, False]
+    assert is_lossless_jpeg2000(lossy[: lossy.index(b"\xff\x52") + 13])
+    assert is_lossless_jpeg2000(b"no image") and is_lossless_jpeg2000(b"")

@@ -34,6 +34,9 @@ SKIPPED = 6
 @click.option("--name", help="Stem of the shard names; by default the source folder's name, or the split's.")
 @click.option("--hidden", is_flag=True, help="Take files whose names begin with a dot as well.")
 @click.option("--exclude", type=click.Path(), metavar="SKIPLIST", help="Leave out the samples that a skip list (JSONL) names.")
+@click.option("--from-audit", type=click.Path(), metavar="REPORT",
+              help="Act on an audit's report (JSONL): leave out errors, make oversize images smaller (--max-side), re-encode "
+                   "slow formats.")  # fmt: skip
 @click.option(
     "--limit",
     type=click.IntRange(1),

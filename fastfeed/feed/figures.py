@@ -97,6 +97,9 @@ class BatchRecord(NamedTuple):
     """Stages that were timed for the batch as a whole: each of its samples counts with the mean."""
     collate_ns: int | None
     """None where nothing was collated."""
+    usual: tuple[Any, list[float]] | None
+    """Index and nanoseconds by stage of the sample in the middle of the batch, which is as slow or quick as any: with those of
+    other batches it tells what is usual. None where samples were not told apart."""
 
     def sketches(self) -> list[tuple[str, float, float, dict[int, int]]]:
         """Name, total, longest (nanoseconds) and buckets of each stage that at least one sample had."""
@@ -134,8 +137,13 @@ class Timed(NamedTuple):
         return BatchRecord(
             self.stages, len(table), np.add.reduce(table, 0).tolist(), np.maximum.reduce(table, 0).tolist(),
             keys[ends].astype(np.int32).tobytes(), (ends + 1).tobytes(),
-            [(_short(self.indices[number]), table[number].tolist()) for number in slowest], self.divided, self.collate_ns,
+            list(map(self._told, slowest)), self.divided, self.collate_ns,
+            self._told(len(table) // 2) if self.indices else None,
         )  # fmt: skip
+
+    def _told(self, number: int) -> tuple[Any, list[float]]:
+        """Index and times of a sample."""
+        return _short(self.indices[number]), self.table[number].tolist()
 
 
 def _short(index: Any) -> Any:  # noqa: ANN401 - any index

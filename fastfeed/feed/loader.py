@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import GenericAlias
@@ -21,6 +22,7 @@ from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.indexed import IndexedPass
 from fastfeed.feed.inner import InnerOptions, in_order_option
+from fastfeed.feed.judged import Judges
 from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.planning import PlannedLoader, planner_of, raise_descriptors, request_of
 from fastfeed.feed.position import Position
@@ -88,6 +90,8 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
             random numbers do not depend on the workers either.
         channels_last: Batches of images (tensors of four axes) lie in memory as torch.channels_last, as models on GPUs like it.
         record: Take the times that stats() tells, at less than 1 % of the time of batches of a few milliseconds or more.
+        audit: Judge samples by these times at the end of each epoch, log which are slow, and write a report (JSONL) to this
+            file; True is fastfeed-audit.jsonl. The command fastfeed audit looks closer.
 
     Raises:
         ValueError: As torch's; UsageError, which is one, for options of ours.
@@ -128,12 +132,14 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         hang_seconds: float = 30.0,
         autotune: bool | None = None,
         record: bool = True,
+        audit: "bool | str | os.PathLike[str]" = False,
         batch_transform: Callable[[Any], Any] | None = None,
         channels_last: bool = False,
     ) -> None:
         prove_rng(rng)
         prove_batches(batch_transform, channels_last=channels_last, batched=batch_size is not None or batch_sampler is not None)
-        prove_stream(dataset, {"rng": rng == "sample", "on_error": on_error != "raise", "with_index": with_index})
+        of_samples = {"rng": rng == "sample", "on_error": on_error != "raise", "with_index": with_index, "audit": bool(audit)}
+        prove_stream(dataset, of_samples)
         prove_policy(
             on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error
         )
@@ -149,6 +155,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
         self.with_index, self.hang_seconds, self.skip, self.record = with_index, hang_seconds, skip, record
         self.batch_transform, self.channels_last = batch_transform, channels_last
+        self.audit, self._judges = audit, Judges(audit, record=record)
         ours = sampler_of(dataset, Asked(
             sampler=sampler, batch_sampler=batch_sampler, shuffle=bool(shuffle), drop_last=drop_last, generator=generator,
             seed=seed, distributed=distributed, shuffle_mode=shuffle_mode, skip=skip,
@@ -191,7 +198,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         self._tell()
         self._epoch += 1
         self._watch.begin(drawn_from(self.sampler, self.batch_sampler), moves=self.rng == "sample")
-        heard = [self._collector.begin()] if self.record else []
+        heard = [self._collector.begin(), *self._judges.begin(self, self.dataset)] if self.record else []
         caps = self.error_caps or ErrorCaps()
         begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), caps, [*heard, *ears])
         for ear in ears:
@@ -384,15 +391,8 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the workers that are kept, as torch's would be if it could be pickled with them."""
-        state = {
-            **self.__dict__,
-            "_engine": None,
-            "_streaming": None,
-            "_passage": None,
-            "_autotune": None,
-            "_collector": Collector(),
-        }
-        state |= {"_position": copy.copy(self._position)}
+        running = dict.fromkeys(("_engine", "_streaming", "_passage", "_autotune"))
+        state = {**self.__dict__, **running, "_collector": Collector(), "_position": copy.copy(self._position)}
         return {name: value for name, value in state.items() if name not in _RESUMPTION}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -32,6 +32,7 @@ from fastfeed.packer.plan import DatasetPlan, PackPlan, make_plan
 from fastfeed.packer.probe import probe
 from fastfeed.packer.result import DatasetResult, PackResult
 from fastfeed.packer.rows.asked import RowJob
+from fastfeed.packer.rows.changed import Changed
 from fastfeed.packer.rows.choose import Chosen, choose
 from fastfeed.packer.rows.folder import Folder
 from fastfeed.packer.rows.images import ReencodedRows
@@ -56,6 +57,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     *,
     workers: int | None = None,
     exclude: str | os.PathLike[str] | SkipList | None = None,
+    from_audit: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
     dry_run: bool = False,
     trust_scan: bool = False,
@@ -75,6 +77,9 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         destination: A folder that is new, empty, or holds an unfinished or finished pack of the same source.
         workers: Processes; by default the usable processors, at most one a shard. The bytes do not depend on it.
         exclude: A skip list (JSONL file) of samples to leave out.
+        from_audit: Report (JSONL file) of an audit of the same folder. Errors are left out, oversize images made smaller (to
+            max_side, which then is for them alone), scan bombs and slow formats re-encoded as baseline JPEG; the plan tells
+            what is done, and what is left alone and why.
         overwrite: Replace what an earlier pack wrote there.
         dry_run: Only plan.
         trust_scan: Continue with the kept scan and do not walk the folder again; each file is still checked when read.
@@ -102,26 +107,40 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     given = dict(options)
     about_rows = {name: given.pop(name) for name in ROW_OPTIONS & set(given)}
     root = given.pop("root", None)
-    images = image_config({name: given.pop(name) for name in IMAGE_OPTIONS & set(given)})
+    report = None if from_audit is None else os.fsdecode(from_audit)
+    images = image_config({name: given.pop(name) for name in IMAGE_OPTIONS & set(given)}, audited=report is not None)
     config, rows = pack_config(given), row_config(about_rows)
     prove_readers(readers, compression=config.compress)
     jpegtran_of(images)  # it may not be installed, and a scan takes minutes
     skip = SkipList.read(os.fsdecode(exclude)) if isinstance(exclude, str | os.PathLike) else exclude or SkipList()
     chosen = choose(source, rows, root=None if root is None else os.fsdecode(root), anyway=anyway)  # type: ignore[arg-type]
-    if chosen is None and (about_rows or root is not None):
-        names = ", ".join(sorted(about_rows) or ["root"])
-        msg = f"{names} is for lists, tables and Python datasets, and the source is a folder of files"
-        raise UsageError(msg, path=os.fsdecode(source), got=names)
+    _prove_kind(chosen, [*about_rows, *(["root"] if root is not None else [])], report)
     where = os.path.abspath(os.fsdecode(source)) if chosen is None else chosen.where
     crew = Crew(workers or processors().count)
     job = Job(where, os.path.abspath(os.fsdecode(destination)), config, skip, {}, workers, crew, progress)
-    if chosen is None and not images.changes:
+    if chosen is None and not images.changes and report is None:
         result = _pack_folder(job, overwrite=overwrite, dry_run=dry_run, trust_scan=trust_scan, on_plan=on_plan)
     elif chosen is None:
-        result = _pack_folder_changed(job, images, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
+        result = _pack_folder_changed(job, images, report, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
     else:
         result = _pack_rows(job, chosen, rows, images, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
     return result if dry_run else _with_sidecars(result, readers, progress)
+
+
+def _prove_kind(chosen: Chosen | None, about_rows: Sequence[str], report: str | None) -> None:
+    """Whether options fit the kind of source.
+
+    Raises:
+        UsageError: Options about rows and a folder of files, or an audit's report and something else.
+    """
+    if chosen is None and about_rows:
+        names = ", ".join(sorted(about_rows))
+        msg = f"{names} is for lists, tables and Python datasets, and the source is a folder of files"
+        raise UsageError(msg, got=names)
+    if chosen is not None and report is not None:
+        msg = "from_audit is for a folder of files, and this is none"
+        hint = "fastfeed audit --skip-list writes the errors by their names: leave them out with --exclude."
+        raise UsageError(msg, path=chosen.where, hint=hint)
 
 
 def _with_sidecars(result: PackResult, readers: Sequence[str], progress: Progress) -> PackResult:
@@ -157,21 +176,24 @@ def _pack_rows(  # noqa: PLR0913 - what was asked for
 
 
 def _pack_folder_changed(
-    job: Job, images: ImageConfig, *, overwrite: bool, dry_run: bool, on_plan: Callable[[PackResult], None] | None
-) -> PackResult:
+    job: Job, images: ImageConfig, report: str | None, *, overwrite: bool, dry_run: bool,
+    on_plan: Callable[[PackResult], None] | None,
+) -> PackResult:  # fmt: skip
     """A folder whose images change: their sizes cannot be planned, so its samples are packed as rows."""
     _refuse_overlap(job.source, job.destination)
     with job.crew:
         folder = Folder.read(job.source, _scan(job), job.config)
+    changed = Changed(folder, images, report)
+    exclude = changed.excluded(job.exclude)
     jobs = []
-    for split, rows in folder.sources().items():
+    for split in folder.sources():
         name = job.config.name or os.path.basename(job.source) or "data"
         stem = split if split and job.config.name is None else f"{name}-{split}" if split else name
         jobs.append(RowJob(
-            source=ReencodedRows(rows, images), where=job.source, name=stem, split=split,
+            source=changed.rows(split), where=job.source, name=stem, split=split,
             destination=os.path.join(job.destination, split) if split else job.destination,
-            config=replace(job.config, name=None), rows=RowConfig(), images=images, exclude=job.exclude, workers=job.workers,
-            progress=job.progress, one_of_several=split != "",
+            config=replace(job.config, name=None), rows=RowConfig(), images=images, more_options=changed.options(),
+            exclude=exclude, workers=job.workers, progress=job.progress, one_of_several=split != "",
         ))  # fmt: skip
     if len(jobs) == 1 and not jobs[0].split:
         return pack_rows(jobs[0], overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from auditreports import write_report
 from commands import done, record, refused
 from helpers import encoded, files_below, make_captioned, make_photos, packed, photo
 from packing import Interrupt, interrupt_after, needs_jpegtran, tree
@@ -181,6 +182,16 @@ def test_splits_and_class_maps(tmp_path: Path):
     assert "eel" in paragraph
     done("pack", tmp_path / "src", tmp_path / "out", "--class-map", "union")
     assert fastfeed.open(tmp_path / "out" / "val").classes == ["cat", "dog", "eel"]
+
+
+def test_from_audit(photos: Path, tmp_path: Path):
+    report = write_report(tmp_path / "r.jsonl", photos, {"cat/001.jpg": ["truncated"], "dog/000.jpg": ["oversize"]})
+    words = ["pack", photos, tmp_path / "out", "--from-audit", report, "--max-side", "8"]
+    for text in (done(*words, "--dry-run"), done(*words)):
+        assert "- audit: 1 sample with an error left out (truncated 1)" in text
+        assert "- audit: 1 image made smaller, the longer side at most 8 (oversize 1)" in text
+        assert "excluded    cat/001.jpg" in text
+    done("verify", tmp_path / "out")
 
 
 def test_exclude(photos: Path, tmp_path: Path):

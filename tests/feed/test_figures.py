@@ -100,3 +100,10 @@ def test_a_long_index_is_cut():
     table = np.ones((1, 1))
     assert Timed(("fetch",), ["x" * 10_000], table, (), None).record().slowest[0][0] == "x" * 200
     assert Timed(("fetch",), [np.int64(3)], table, (), None).record().slowest[0][0] == 3
+
+
+def test_a_sample_in_the_middle_of_the_batch_travels_as_well():
+    table = np.arange(12.0).reshape(6, 2) + 1
+    record = Timed(("fetch", "read"), [f"s{at}" for at in range(6)], table, (), None).record()
+    assert record.usual == ("s3", [7.0, 8.0])
+    assert Timed(("fetch", "read"), [], table, (), None).record().usual is None

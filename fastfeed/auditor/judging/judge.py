@@ -48,7 +48,9 @@ def judge(records: Iterable[SampleRecord], remeasure: Remeasure | None, *, noise
     return verdict
 
 
-def judge_ledger(ledger: Ledger, remeasure: Remeasure | None, *, noise: Noise = _QUIET, cuts: Cuts | None = None) -> Verdict:
+def judge_ledger(
+    ledger: Ledger, remeasure: Remeasure | None, *, noise: Noise = _QUIET, cuts: Cuts | None = None, wall_only: bool = False
+) -> Verdict:
     """The same for more records than memory holds: a ledger has seen each, and findings are in the verdict alone.
 
     Args:
@@ -56,6 +58,7 @@ def judge_ledger(ledger: Ledger, remeasure: Remeasure | None, *, noise: Noise = 
         remeasure: As for :func:`judge`.
         noise: What the machine was like; a noisy one raises the cuts.
         cuts: Where a suspicion begins and when it is proven; None takes the usual ones.
+        wall_only: Whether times are of the wall clock alone, given as processor time: findings then call them what they are.
     """
     table, cuts = ledger.table(), cuts or Cuts()
     cuts = cuts.raised() if noise.host_noisy else cuts
@@ -67,7 +70,7 @@ def judge_ledger(ledger: Ledger, remeasure: Remeasure | None, *, noise: Noise = 
     slow = sorted(row for row, outcome in outcomes.items() if outcome.code in PROVEN_SLOW)
     large = oversized(table, set(slow))
     formats = slow_formats(table, lines, cuts)
-    words = {row: told(outcome, table.formats[table.kinds[row]]) for row, outcome in outcomes.items()}
+    words = {row: told(outcome, table.formats[table.kinds[row]], wall_only=wall_only) for row, outcome in outcomes.items()}
     return Verdict(
         samples=ledger.records,
         timed=table.samples,

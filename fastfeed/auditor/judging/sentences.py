@@ -11,16 +11,17 @@ _LEAST_SECONDS = 50e-6
 """A usual time of less than 0.1 ms is not worth a ratio."""
 
 
-def told(outcome: Outcome, format_name: str | None) -> Finding:
+def told(outcome: Outcome, format_name: str | None, *, wall_only: bool = False) -> Finding:
     """The finding of an outcome.
 
     Args:
         outcome: What became of the suspicion.
         format_name: Of the sample; None where unknown.
+        wall_only: Whether times are of the wall clock, whatever they were spent with.
     """
     suspect = outcome.suspect
     now, once = _VERBS[suspect.clock]
-    spent = _SPENT[suspect.clock]
+    spent = "by the wall clock" if wall_only else _SPENT[suspect.clock]
     takes = f"{suspect.stage} {now} {format_seconds(outcome.seconds)} {spent}{_compared(outcome, format_name)}"
     least = f" (least of {outcome.repeats} repeats)" if outcome.repeats else ""
     if outcome.code is STALL_ONCE:

@@ -57,6 +57,8 @@ class RowJob:
     rows: RowConfig
     images: ImageConfig = field(default_factory=ImageConfig)
     """How the source changes images: an option that a rerun must have as well."""
+    more_options: Mapping[str, object] = field(default_factory=dict)
+    """Whatever else a rerun must have as well, and the manifest keeps."""
     exclude: SkipList = field(default_factory=SkipList)
     workers: int | None = None
     progress: Progress = QUIET
@@ -72,6 +74,7 @@ class RowJob:
         options = options_of(self.config, self.rows, name=self.name, exclude=self.exclude)
         if self.images.changes:
             options.update(self.images.record())
+        options.update(self.more_options)
         encoders = {**encoder_of(self.config), **jpegtran_of(self.images)}
         self.identity = as_json({"writer": WRITER, "options": options, "source": self.facts.identity, **encoders})
 

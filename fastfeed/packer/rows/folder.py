@@ -1,8 +1,10 @@
 """A folder of files as rows, for what the byte-exact plan of a folder cannot do: change members while they are packed."""
 
 import os
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fastfeed.config import PackConfig
 from fastfeed.packer.plan import sample_keys
@@ -11,6 +13,16 @@ from fastfeed.packer.worker import InputFailed, read_small
 from fastfeed.source.layout import Draft, read_layout
 from fastfeed.source.lister import UNREADABLE
 from fastfeed.source.scan import LeftOut, Listing
+
+
+class Place(NamedTuple):
+    """Where a file stands among the samples."""
+
+    sample: str
+    """Path of the sample's first file, which names it."""
+    field: str
+    others: tuple[str, ...]
+    """Fields of the sample's other files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +45,23 @@ class Folder:
         """
         drafts = read_layout(listing, config)
         return cls(root, listing, tuple(drafts), tuple(sample_keys(drafts, listing.paths)))
+
+    def places(self, files: Collection[int]) -> dict[int, Place]:
+        """Places of some files, by file number; one that is in no sample has none.
+
+        Args:
+            files: Their numbers in the listing.
+        """
+        found = {}
+        for draft in self.drafts if files else ():
+            for at, file in enumerate(draft.files):
+                if file in files:
+                    sample = bisect_right(draft.starts, at) - 1
+                    first = draft.starts[sample]
+                    others = draft.fields_of(sample)
+                    del others[at - first]
+                    found[file] = Place(self.listing.paths[draft.files[first]], draft.fields[at], tuple(others))
+        return found
 
     def sources(self) -> "dict[str, FolderRows]":
         """The rows of each split ("" without splits)."""

@@ -10,6 +10,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any, cast
@@ -24,9 +25,9 @@ from fastfeed.packer.rows.source import Reading, Row, RowFacts, RowFailed, RowMe
 from fastfeed.packer.rows.transcode import index_rows, jpegtran
 
 _PROBED_ROWS = 16
-_HARMLESS = frozenset({CLASS_FIELD, "txt"})
+HARMLESS = frozenset({CLASS_FIELD, "txt"})
 """Fields that do not speak of pixels."""
-_PHOTOGRAPHIC = frozenset({"L", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"})
+PHOTOGRAPHIC = frozenset({"L", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"})
 """Modes whose pixels are brightness or colours. A palette's numbers, bits, and wide integers may mean anything."""
 _BOX = re.compile(
     r"(.*[_. -])?(b?box(es)?|bnd_?box|polygon|keypoints?|segmentation|[xy][_-]?(min|max|[012])|(min|max)[_-]?[xy]|c[xy]|"
@@ -36,11 +37,45 @@ _BOX = re.compile(
 _BOX_SETS = (frozenset({"x", "y"}), frozenset({"left", "top"}), frozenset({"x", "y", "w", "h"}))
 """Names that are those of a box only together."""
 _LOSSY = frozenset({"JPEG", "WEBP"})
-_WIDTH, _HEIGHT = "original_width", "original_height"
+ORIGINAL_WIDTH, ORIGINAL_HEIGHT = "original_width", "original_height"
 
 
 class NotReencoded(ValueError):
     """An image that cannot be made smaller, and why."""
+
+
+@contextmanager
+def opened(member: RowMember) -> Iterator[Any]:
+    """An image (PIL's) that is to be written anew, with the name of its field on whatever goes wrong meanwhile.
+
+    Raises:
+        NotReencoded: It cannot be decoded or written, or has several frames.
+    """
+    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - packing bytes needs no Pillow
+
+    try:
+        with Image.open(io.BytesIO(member.data)) as image:
+            if getattr(image, "n_frames", 1) > 1:
+                msg = f"{member.field} is animated, and re-encoding would keep one of its {image.n_frames} frames"  # type: ignore[attr-defined]
+                raise NotReencoded(msg)
+            yield image
+    except NotReencoded:
+        raise
+    except UnidentifiedImageError as error:
+        msg = f"{member.field} cannot be re-encoded: Pillow knows no image that begins with {member.data[:16]!r}"
+        raise NotReencoded(msg) from error
+    except Exception as error:  # a decoder may raise anything on broken bytes: the sample is named, its fault too
+        msg = f"{member.field} cannot be re-encoded ({type(error).__name__}: {error})"
+        raise NotReencoded(msg) from error
+
+
+def encoder_versions() -> dict[str, object]:
+    """The encoders that decide bytes: another version may write others."""
+    import PIL  # noqa: PLC0415 - packing bytes needs no Pillow
+    from PIL import features  # noqa: PLC0415
+
+    names = ("jpg", "zlib", "webp")
+    return {"pillow": PIL.__version__, **{name: features.version(name) for name in names}}
 
 
 class Reencoder:
@@ -52,14 +87,6 @@ class Reencoder:
 
     def __init__(self, config: ImageConfig) -> None:
         self.config = config
-
-    def versions(self) -> dict[str, object]:
-        """The encoders that decide bytes: another version may write others."""
-        import PIL  # noqa: PLC0415 - packing bytes needs no Pillow
-        from PIL import features  # noqa: PLC0415
-
-        names = ("jpg", "zlib", "webp")
-        return {"pillow": PIL.__version__, **{name: features.version(name) for name in names}}
 
     def prove(self, fields: Sequence[str], where: str) -> None:
         """Whether samples with these fields may be changed.
@@ -75,7 +102,7 @@ class Reencoder:
             raise UsageError(msg, path=where, expected=f"among {', '.join(images) or 'none'}", got=", ".join(wrong))
         if self.config.only_field or not self.config.changes_pixels:
             return
-        others = [name for name in fields if name not in _HARMLESS and name not in images[:1]]
+        others = [name for name in fields if name not in HARMLESS and name not in images[:1]]
         if len(images) > 1 or others:
             named = ", ".join(others)
             msg = f"samples hold {named} beside their image, which may be masks, boxes or other facts about its pixels"
@@ -86,7 +113,9 @@ class Reencoder:
         if not self.config.changes_pixels:
             return ()
         images = self.config.only_field or tuple(name for name in fields if is_image_field(name))
-        return tuple(("" if len(images) == 1 else f"{name}.") + side for name in images for side in (_WIDTH, _HEIGHT))
+        return tuple(
+            ("" if len(images) == 1 else f"{name}.") + side for name in images for side in (ORIGINAL_WIDTH, ORIGINAL_HEIGHT)
+        )
 
     def prove_columns(self, names: Sequence[str], fields: Sequence[str], where: str) -> None:
         """Whether samples with these typed columns and fields may be changed.
@@ -144,7 +173,7 @@ class Reencoder:
             data, width, height = self.image(member)
             members.append(member._replace(data=data))
             before = "" if len(wanted) == 1 else f"{member.field}."
-            scalars.update({before + _WIDTH: width, before + _HEIGHT: height})
+            scalars.update({before + ORIGINAL_WIDTH: width, before + ORIGINAL_HEIGHT: height})
         return replace(row, members=tuple(members), scalars=scalars)
 
     def image(self, member: RowMember) -> tuple[bytes, int, int]:
@@ -153,23 +182,9 @@ class Reencoder:
         Raises:
             NotReencoded: It cannot be decoded or written.
         """
-        from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - packing bytes needs no Pillow
-
-        try:
-            with Image.open(io.BytesIO(member.data)) as image:
-                if getattr(image, "n_frames", 1) > 1:
-                    msg = f"{member.field} is animated, and re-encoding would keep one of its {image.n_frames} frames"  # type: ignore[attr-defined]
-                    raise NotReencoded(msg)
-                width, height = image.size
-                return self._changed(image, member), width, height
-        except NotReencoded:
-            raise
-        except UnidentifiedImageError as error:
-            msg = f"{member.field} cannot be re-encoded: Pillow knows no image that begins with {member.data[:16]!r}"
-            raise NotReencoded(msg) from error
-        except Exception as error:  # a decoder may raise anything on broken bytes: the sample is named, its fault too
-            msg = f"{member.field} cannot be re-encoded ({type(error).__name__}: {error})"
-            raise NotReencoded(msg) from error
+        with opened(member) as image:
+            width, height = image.size
+            return self._changed(image, member), width, height
 
     def _changed(self, image: Any, member: RowMember) -> bytes:  # noqa: ANN401 - a PIL image
         from PIL import ImageOps  # noqa: PLC0415
@@ -189,7 +204,7 @@ class Reencoder:
             size = self._target(pixels.size)
             options["exif"] = pixels.getexif().tobytes()
         if size != pixels.size:
-            if image.mode not in _PHOTOGRAPHIC and not self.config.only_field:
+            if image.mode not in PHOTOGRAPHIC and not self.config.only_field:
                 msg = (
                     f"pixels of {member.field} are of mode {image.mode}, which may be labels, depths or a mask, and a smaller "
                     f"image would mix them. If they are colours, say so: --only-field {member.field}"
@@ -231,7 +246,7 @@ def _hint(image: str) -> str:
     """What to do where something may speak of pixels."""
     return (
         f"Say which images may change: --only-field {image}. Whatever speaks of pixels must "
-        f"then be scaled by you: the columns {_WIDTH} and {_HEIGHT} keep the sizes."
+        f"then be scaled by you: the columns {ORIGINAL_WIDTH} and {ORIGINAL_HEIGHT} keep the sizes."
     )
 
 
@@ -282,7 +297,7 @@ class ReencodedRows:
         before, after, outcomes = ask(lambda: self._look(numbers), reading)
         reading.close()
         share = after / before if before else 1.0
-        encoders = {"encoders": self._reencoder.versions()} if self.config.changes_pixels else {}
+        encoders = {"encoders": encoder_versions()} if self.config.changes_pixels else {}
         return replace(
             facts, source_bytes=int(facts.source_bytes * share), exact=False, identity={**facts.identity, **encoders},
             extra_columns=self._reencoder.columns(facts.fields), why=(*facts.why, *self._why(share, outcomes)),

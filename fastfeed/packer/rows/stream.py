@@ -25,7 +25,7 @@ from fastfeed.packer.rows import huggingface
 from fastfeed.packer.rows.asked import as_json, options_of
 from fastfeed.packer.rows.finish import counted, publish_rows
 from fastfeed.packer.rows.greedy import KEY, Encoder, GreedyShards, Wanted
-from fastfeed.packer.rows.images import Reencoder
+from fastfeed.packer.rows.images import encoder_versions
 from fastfeed.packer.rows.labels import keep_unlabelled
 from fastfeed.packer.rows.python import about_bytes, as_dict
 from fastfeed.packer.rows.source import PROBE_BYTES, PROBES
@@ -66,7 +66,7 @@ class StreamJob:
         """What a rerun must find equal, besides the samples."""
         options = options_of(self.config, self.rows, name=self.name, exclude=self.exclude)
         if self.images.changes:
-            versions = Reencoder(self.images).versions() if self.images.changes_pixels else {}
+            versions = encoder_versions() if self.images.changes_pixels else {}
             options["images"] = {**self.images.record(), **versions}
         encoders = {**encoder_of(self.config), **jpegtran_of(self.images)}
         return as_json({"writer": WRITER, "options": options, "source": {"type": self.where}, **encoders})

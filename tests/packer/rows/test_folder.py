@@ -1,8 +1,8 @@
-from helpers import make_photos
+from helpers import make_captioned, make_photos
 from packing import tree
 
 from fastfeed.config import PackConfig
-from fastfeed.packer.rows.folder import Folder
+from fastfeed.packer.rows.folder import Folder, Place
 from fastfeed.packer.rows.source import Row, RowFailed
 from fastfeed.source.scan import scan
 
@@ -50,3 +50,15 @@ def test_a_sample_that_needs_an_unreadable_file_is_known_beforehand(tmp_path):
     (source / "1.json").symlink_to("nowhere")
     facts = rows_of(source).facts()
     assert list(facts.failed) == [0] and "leads nowhere" in facts.failed[0].why
+
+
+def test_places_of_files(tmp_path):
+    source = make_captioned(tmp_path / "s", 2)
+    folder = Folder.read(str(source), scan(str(source)), PackConfig())
+    numbers = {path: number for number, path in enumerate(folder.listing.paths)}
+    found = folder.places({numbers["001.txt"], numbers["000.jpg"], 99})
+    assert found == {
+        numbers["001.txt"]: Place("001.jpg", "txt", ("jpg",)),
+        numbers["000.jpg"]: Place("000.jpg", "jpg", ("txt",)),
+    }
+    assert folder.places(()) == {}
