@@ -65,6 +65,7 @@ def test_a_folder_from_end_to_end(tmp_path):
     assert not children()
 
 
+@pytest.mark.long
 def test_pack_and_open_take_the_skip_list(tmp_path):
     folder, skip = broken_photos(tmp_path / "photos"), tmp_path / "skip.jsonl"
     (folder / "dog" / "pipe.jpg").unlink()
@@ -141,6 +142,7 @@ def test_samples_without_names_are_in_no_skip_list(tmp_path):
     assert "1 error is not in the skip list: these samples have no names" in result.notes
 
 
+@pytest.mark.long
 def test_slow_samples_are_measured_again(tmp_path):
     name = program(tmp_path, "if index == 11:\n    time.sleep(0.1)\nif index in (11, 12):\n    time.sleep(0.02)")
     result = fastfeed.audit(name, jsonl=tmp_path / "report.jsonl", workers=1)
@@ -169,6 +171,7 @@ def test_when_time_is_up(tmp_path):
     assert any("taken over from an audit that was interrupted" in note for note in rest.notes)
 
 
+@pytest.mark.long
 def test_after_a_kill_the_same_call_goes_on(tmp_path):
     report, seen = tmp_path / "report.jsonl", tmp_path / "seen"
     name = program(tmp_path, f"with open({str(seen)!r}, 'a') as file:\n    file.write(f'{{index}}\\n')\ntime.sleep(0.1)")
@@ -205,6 +208,7 @@ def test_the_result_as_json(tmp_path):
     assert [stage.stage for stage in result.stages] == ["read", "decode"]
 
 
+@pytest.mark.long
 def test_a_page_with_thumbnails_and_one_without(tmp_path):
     folder, html = broken_photos(tmp_path / "photos"), tmp_path / "page.html"
     before = facts_below(folder)
@@ -221,6 +225,7 @@ def test_a_page_with_thumbnails_and_one_without(tmp_path):
         fastfeed.audit(folder, html=folder / "page.html")
 
 
+@pytest.mark.long
 def test_against_a_baseline_only_what_is_new_counts(tmp_path):
     folder, old, html = broken_photos(tmp_path / "photos"), tmp_path / "old.jsonl", tmp_path / "page.html"
     fastfeed.audit(folder, jsonl=old)
@@ -240,6 +245,7 @@ def test_against_a_baseline_only_what_is_new_counts(tmp_path):
     assert (again.found, again.worst) == ((), None), "the report that it replaced was read before"
 
 
+@pytest.mark.long
 def test_a_baseline_knows_what_was_said_of_classes(tmp_path):
     folder, old = make_photos(tmp_path / "photos", each=60), tmp_path / "old.jsonl"
     (folder / "fox").mkdir()

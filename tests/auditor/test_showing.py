@@ -43,6 +43,7 @@ def crew_of(monkeypatch):
     return make
 
 
+@pytest.mark.long
 def test_an_image_that_kills_or_stops_a_decoder_has_no_thumbnail_and_all_others_have(crew_of):
     def does(index):
         if index == 3:

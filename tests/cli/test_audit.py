@@ -40,6 +40,7 @@ def test_a_broken_sample(photos: Path, tmp_path: Path):
     assert "ERROR" in done("audit", photos, "--quiet", code=10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fail_on", "code"), [("error", 0), ("warning", 10), ("info", 10), ("nothing", 0)])
 def test_how_bad_it_must_be(photos: Path, fail_on: str, code: int):
     (photos / "cat" / "copy.jpg").write_bytes((photos / "cat" / "000.jpg").read_bytes())
@@ -53,11 +54,13 @@ def test_the_record(photos: Path):
     assert found["judged"]["noise"]["beats"] >= 1
 
 
+@pytest.mark.long
 def test_what_samples_print_is_not_in_the_output(tmp_path: Path):
     name = program(tmp_path, "print('noise')\nprint('noise', file=__import__('sys').stderr)")
     assert record("audit", name, kind=AuditResult)["audited"] == 40
 
 
+@pytest.mark.long
 def test_a_hang_is_spoken_of_on_stderr(tmp_path: Path):
     name = program(tmp_path, "if index == 5:\n    time.sleep(1000)")
     found = run("audit", name, "--kill-after", "1.5", "--json")
@@ -67,6 +70,7 @@ def test_a_hang_is_spoken_of_on_stderr(tmp_path: Path):
     assert "it stood in __getitem__" in one["examples"][0][1]
 
 
+@pytest.mark.long
 def test_what_cannot_be_audited(tmp_path: Path, photos: Path):
     assert "does not exist" in refused("audit", tmp_path / "none", code=9)
     assert "cannot be imported" in refused("audit", f"{tmp_path}/none.py:make", code=2)
@@ -74,6 +78,7 @@ def test_what_cannot_be_audited(tmp_path: Path, photos: Path):
     assert "No such file" in refused("audit", photos, "--jsonl", tmp_path / "none" / "r.jsonl", code=4)
 
 
+@pytest.mark.long
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path):
     report = tmp_path / "report.jsonl"
     name = program(tmp_path, "time.sleep(0.3)")
@@ -91,12 +96,14 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path):
     assert "taken over from an audit that was interrupted" in " ".join(done("audit", name, "--jsonl", report).split())
 
 
+@pytest.mark.long
 def test_on_a_terminal_there_is_a_bar_with_the_time_left(tmp_path: Path):
     code, out, shown = on_a_terminal("audit", program(tmp_path, "time.sleep(0.05)"), "--workers", 1)
     assert code == 0 and "nothing is wrong" in out
     assert "audit" in shown and "/40" in shown and "0:00:0" in shown
 
 
+@pytest.mark.long
 def test_names_that_are_no_text(photos: Path, tmp_path: Path):
     Path(os.fsdecode(bytes(photos) + b"/cat/\xff\n.jpg")).write_bytes(b"<html></html>")
     text = done("audit", photos, "--skip-list", tmp_path / "skip.jsonl", code=10)
@@ -104,6 +111,7 @@ def test_names_that_are_no_text(photos: Path, tmp_path: Path):
     assert [entry.source for entry in SkipList.read(str(tmp_path / "skip.jsonl")).entries] == ["cat/\udcff\n.jpg"]
 
 
+@pytest.mark.long
 def test_a_page(photos: Path, tmp_path: Path):
     (photos / "cat" / "page.jpg").write_text("<!DOCTYPE html><html>404</html>")
     page = tmp_path / "page.html"
@@ -114,6 +122,7 @@ def test_a_page(photos: Path, tmp_path: Path):
     assert page.read_text().startswith("<!DOCTYPE html>") and "<img" not in page.read_text()
 
 
+@pytest.mark.long
 def test_only_what_is_new_fails(photos: Path, tmp_path: Path):
     (photos / "cat" / "page.jpg").write_text("<!DOCTYPE html><html>404</html>")
     old = tmp_path / "old.jsonl"

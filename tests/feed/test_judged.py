@@ -118,6 +118,7 @@ def test_what_cannot_be_audited_is_refused_at_once(tmp_path):
         DataLoader(Numbers(1), audit=tmp_path / "none" / "r.jsonl")
 
 
+@pytest.mark.long
 def test_reading_does_not_load_the_auditor():
     code = (
         "import sys, fastfeed; list(fastfeed.DataLoader([1], num_workers=0)); print([m for m in sys.modules if 'audit' in m])"

@@ -236,6 +236,7 @@ def test_workers_that_die_while_they_start_are_not_needed_for_the_scan_and_repla
             born.append(self.process.pid)
             if len(born) <= 2:
                 self.process.kill()
+                self.process.wait()
 
     monkeypatch.setattr("fastfeed.source.scan._ALONE_SECONDS", -1)
     monkeypatch.setattr(crew, "_Worker", Weak)

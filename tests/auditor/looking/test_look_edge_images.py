@@ -28,6 +28,7 @@ def looked():
         return [(row, look((FOLDER / row["path"]).read_bytes(), row["path"])) for row in csv.DictReader(file)]
 
 
+@pytest.mark.long
 def test_no_file_stops_it():
     assert len(looked()) > 700
 

@@ -22,6 +22,7 @@ def folder(name):
     return path
 
 
+@pytest.mark.long
 def test_photos_have_no_false_alarm():
     """One of 500 is flagged: a camera's orientation 6, about which decoders do disagree."""
     flagged, copies = Counter[Code](), Copies()

@@ -49,6 +49,7 @@ def test_exactly_one_sample_is_named_and_the_others_are_loaded(tmp_path, does, c
     assert not children()
 
 
+@pytest.mark.long
 def test_all_of_them_in_one_run(tmp_path):
     body = "\n".join(f"if index == {5 * at}:\n    {does}" for at, does in enumerate(EACH))
     found = run(crew_of(program(tmp_path, body), count=2, kill_seconds=1.0, memory_bytes=1 << 30), range(40))
@@ -66,6 +67,7 @@ def test_a_crash_that_does_not_come_back_is_no_error(tmp_path):
     assert sum(len(record.findings) for record in found.values()) == 1
 
 
+@pytest.mark.long
 def test_what_takes_long_is_spoken_of_and_left_to_end(tmp_path, caplog):
     name = program(tmp_path, "if index == 3:\n    time.sleep(4)")
     with caplog.at_level(logging.WARNING, logger="fastfeed.audit"):
@@ -76,6 +78,7 @@ def test_what_takes_long_is_spoken_of_and_left_to_end(tmp_path, caplog):
     assert "sample 3 takes long" in caplog.text and "It is ended after 10 min" in caplog.text
 
 
+@pytest.mark.long
 def test_when_everything_dies_it_is_not_the_samples(tmp_path):
     with pytest.raises(
         WorkerDied, match="8 samples in a row killed the process that loaded them, and no other could be loaded"
@@ -84,12 +87,14 @@ def test_when_everything_dies_it_is_not_the_samples(tmp_path):
     assert not children()
 
 
+@pytest.mark.long
 def test_many_bad_ones_in_a_row_are_not_the_machine(tmp_path):
     found = run(crew_of(program(tmp_path, "if 10 <= index < 20:\n    os._exit(3)")), range(40))
     assert sorted(found) == list(range(40))
     assert [index for index in range(40) if found[index].findings] == list(range(10, 20))
 
 
+@pytest.mark.long
 def test_when_nothing_can_be_loaded_any_more_it_is_the_machine(tmp_path):
     gone = str(tmp_path / "gone")
     body = f"if index == 5:\n    open({gone!r}, 'w').close()\nif os.path.exists({gone!r}):\n    os._exit(3)"
@@ -108,6 +113,7 @@ def test_what_cannot_be_opened(tmp_path):
         crew.prepare()
 
 
+@pytest.mark.long
 def test_a_crashing_sample_keeps_its_names(tmp_path):
     make_photos(tmp_path / "photos")
     (tmp_path / "kills.py").write_text(

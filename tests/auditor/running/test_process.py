@@ -3,6 +3,7 @@ import signal
 import time
 from typing import Any
 
+import pytest
 from auditing import children, program
 
 from fastfeed.auditor.running.process import Forked, Fresh, stack_of, starter, told_stack
@@ -43,6 +44,7 @@ def standing(process, descriptor):
     return told
 
 
+@pytest.mark.long
 def test_the_stack_of_a_fresh_one_that_hangs(tmp_path):
     spec = {"object": program(tmp_path, "time.sleep(1000)")}
     process = starter(spec, None)()
@@ -54,6 +56,7 @@ def test_the_stack_of_a_fresh_one_that_hangs(tmp_path):
     assert process.pid not in children()
 
 
+@pytest.mark.long
 def test_a_fork_has_the_dataset_as_it_is():
     process = starter({"live": True}, Sleeper())()
     assert isinstance(process, Forked)
