@@ -33,6 +33,7 @@ def test_counts_add_up(story: tuple[Path, list[str], DemoResult]):
     assert result.images_per_second > 0
 
 
+@pytest.mark.long
 def test_broken_and_slow_have_names(story: tuple[Path, list[str], DemoResult]):
     _, said, result = story
     assert list(result.broken) == ["circle/cut-download.jpg", "ellipse/error-page.jpg", "rectangle/empty.jpg"]
@@ -42,6 +43,7 @@ def test_broken_and_slow_have_names(story: tuple[Path, list[str], DemoResult]):
     assert all(name in text for name in (*result.broken, *result.slow))
 
 
+@pytest.mark.long
 def test_the_audit_writes_what_the_second_pack_excludes(story: tuple[Path, list[str], DemoResult]):
     folder, _, result = story
     assert sorted(entry.source or "" for entry in SkipList.read(str(folder / "skip.jsonl")).entries) == list(result.broken)
@@ -51,6 +53,7 @@ def test_the_audit_writes_what_the_second_pack_excludes(story: tuple[Path, list[
     assert sorted(item["source"] for item in left_out if item["kind"] == "excluded") == list(result.broken)
 
 
+@pytest.mark.long
 def test_what_is_slow_is_no_error(story: tuple[Path, list[str], DemoResult]):
     """It loads, as other photos do: the many scans change no pixel."""
     folder, _, result = story
@@ -61,6 +64,7 @@ def test_what_is_slow_is_no_error(story: tuple[Path, list[str], DemoResult]):
         assert len(set(image.convert("L").tobytes())) > 50  # a photo, and not one colour
 
 
+@pytest.mark.long
 def test_all_that_is_left_decodes(story: tuple[Path, list[str], DemoResult]):
     clean = fastfeed.open(story[0] / "packed-clean", transform=crop)
     assert clean.classes == sorted(CLASSES)
@@ -68,12 +72,14 @@ def test_all_that_is_left_decodes(story: tuple[Path, list[str], DemoResult]):
     assert shapes == {(3, SIDE, SIDE)}
 
 
+@pytest.mark.long
 def test_a_folder_that_is_used_is_refused(story: tuple[Path, list[str], DemoResult]):
     with pytest.raises(DestinationOccupied, match=r"the demo's folder is not empty .* Name a new one"):
         run(str(story[0]), print, QUIET)
 
 
 @pytest.mark.soak
+@pytest.mark.long
 def test_the_photo_set_is_the_same_each_time(story: tuple[Path, list[str], DemoResult], tmp_path: Path):
     assert make_photos(str(tmp_path / "photos")) == story[2].photos
     assert files_below(tmp_path / "photos") == files_below(story[0] / "photos")

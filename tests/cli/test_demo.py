@@ -12,6 +12,8 @@ from fastfeed.demo import DemoResult
 BROKEN = {"circle/cut-download.jpg", "ellipse/error-page.jpg", "rectangle/empty.jpg"}
 SLOW = {"triangle/huge-panorama.jpg", "circle/many-scans.jpg"}
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
@@ -20,7 +22,6 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, done("demo", "--dir", folder)
 
 
-@pytest.mark.long
 def test_it_names_the_broken_and_the_slow(told: tuple[Path, str]):
     words = " ".join(told[1].split())
     for name in BROKEN | SLOW:
@@ -59,7 +60,6 @@ def test_the_record_and_nothing_left_behind(tmp_path: Path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.long
 def test_its_folder_is_no_file(tmp_path: Path):
     (tmp_path / "file").write_bytes(b"")
     assert "the demo's folder is a file" in refused("demo", "--dir", tmp_path / "file", code=4)
