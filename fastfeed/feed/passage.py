@@ -11,6 +11,7 @@ import os
 import resource
 import weakref
 from collections import Counter
+from contextlib import ExitStack
 from itertools import count
 from typing import Any
 
@@ -185,12 +186,16 @@ class Passage:
             storages = [storage for storage in storages if storage.data_ptr() not in gone]
             left_bytes, tensors = sum(storage.nbytes() for storage in storages), len(storages)
         why = self._against(storages, left_bytes)
-        try:
-            return Crossing(self.token, Parcel(sent, files=self.files) if why else sent, size_bytes, tensors, why)
-        except Exception:
-            if slots is not None and in_slots:  # what opens slots on the other side goes with the first batch, and is lost
-                self._slots = Slots(slots.most)
-            raise
+        with ExitStack() as unless_done:
+            if in_slots:  # what opens slots on the other side goes with the first batch, and would be lost
+                unless_done.callback(self._begin_slots_anew)
+            crossing = Crossing(self.token, Parcel(sent, files=self.files) if why else sent, size_bytes, tensors, why)
+            unless_done.pop_all()
+        return crossing
+
+    def _begin_slots_anew(self) -> None:
+        assert self._slots is not None
+        self._slots = Slots(self._slots.most)
 
     def _against(self, storages: list[torch.UntypedStorage], size_bytes: int) -> str:
         """Why a batch goes past /dev/shm; "" where all of it is there now."""

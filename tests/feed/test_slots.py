@@ -1,4 +1,7 @@
-"""Memory of batches that is used again: never while anybody can see it."""
+"""Memory of batches that is used again: never while anybody can see it.
+
+Long, and whole: each test lends with the few helpers below, and all are about one sentence, the one above.
+"""
 
 import copy
 import gc

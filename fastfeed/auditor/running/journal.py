@@ -10,6 +10,7 @@ import os
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
@@ -60,12 +61,11 @@ class Journal:
             return file
         descriptor = os.open(self.report + SUFFIX, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         file = os.fdopen(descriptor, "r+b")
-        try:
+        with ExitStack() as unless_done:
+            unless_done.enter_context(file)
             self.notes += _lock(descriptor, self.report)
             self._continue(file, identity, head)
-        except BaseException:
-            file.close()
-            raise
+            unless_done.pop_all()
         return file
 
     def _continue(self, file: BinaryIO, identity: object, head: bytes) -> None:
