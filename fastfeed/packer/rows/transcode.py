@@ -187,14 +187,16 @@ def index_rows(data: bytes) -> tuple[bytes, RowIndex]:
     return changed, RowIndex(ALREADY if changed is data else INDEXED, row, digest(before))
 
 
-def interval_of(frame: Frame, size_bytes: int) -> int:
+def interval_of(frame: Frame, size_bytes: int, most_parts: int = MOST_PARTS, least_bytes: int = LEAST_BYTES) -> int:
     """How many MCUs lie between two restart markers: a row's, divided evenly.
 
     Args:
         frame: The headers.
         size_bytes: Of the entropy-coded data.
+        most_parts: Intervals in a row, twice as many where their number has no other divisors.
+        least_bytes: Of an interval, on average.
     """
-    most = min(MOST_PARTS, size_bytes // frame.rows // LEAST_BYTES)
+    most = min(most_parts, size_bytes // frame.rows // least_bytes)
     fitting = [parts for parts in range(1, 2 * most + 1) if frame.mcus_per_row % parts == 0]
     parts = max((parts for parts in fitting if parts <= most), default=1)
     if parts * _FEW < most:  # a prime, or nearly: rather too many than hardly any
