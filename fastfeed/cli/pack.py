@@ -60,7 +60,7 @@ SKIPPED = 6
 @click.option("--resize-short", type=click.IntRange(1), metavar="N", help="Make images smaller: the shorter side at most N.")
 @click.option("--quality", type=click.IntRange(1, 100), metavar="Q", help="Re-encode JPEG and lossy WebP with this quality.")
 @click.option("--apply-exif", is_flag=True, help="Turn images as their EXIF orientation says.")
-@click.option("--jpeg-rows", is_flag=True, help="Mark the rows of JPEGs, without loss: crops of them decode faster.")
+@click.option("--jpeg-rows", is_flag=True, help="Mark rows and columns of JPEGs, without loss: crops of them decode faster.")
 @click.option("--only-field", "only_field", multiple=True, metavar="FIELD",
               help="Only these image fields may change; needed beside masks, boxes, JSON.")  # fmt: skip
 @click.option("--anyway", is_flag=True, help="Pack even what is read fast as it is.")

@@ -91,8 +91,8 @@ def pack(  # noqa: PLR0913 - each is an option of the command
             samples_per_shard, shuffle, layout, group, class_map, write_cls, name, limit, hidden, on_error, compress, level,
             frame_bytes; and of fastfeed.config.RowConfig for what is no folder: field, root, label, key, column, classes,
             encode, row_json; and of fastfeed.config.ImageConfig to make images smaller: max_side, resize_short, quality,
-            apply_exif, only_field; or to give JPEGs a restart marker behind each row of blocks, without loss, and keep where
-            the rows begin, so that a reader decodes only those that a crop needs: jpeg_rows.
+            apply_exif, only_field; or to give JPEGs restart markers between their blocks, without loss, and keep where they
+            are, so that a reader decodes only the rows and columns that a crop needs: jpeg_rows.
 
     Raises:
         UsageError: An option is wrong.
