@@ -147,7 +147,7 @@ def divided(files: Sequence[str]) -> Record:
     from fastfeed.feed.decode.header import read_header
     from fastfeed.feed.decode.jpeg import decode
     from fastfeed.jpegrows import read_frame, scan_rows, to_column
-    from fastfeed.packer.rows.transcode import LEAST_BYTES, Jpegtran, interval_of
+    from fastfeed.packer.rows.transcode import LEAST_BYTES, MOST_PARTS, Jpegtran, interval_of
 
     program, found, before = Jpegtran(), Record(), 0
     photos: dict[int, list[tuple[bytes, Any, list[Box]]]] = {most: [] for most in _PARTS}
@@ -160,7 +160,7 @@ def divided(files: Sequence[str]) -> Record:
         boxes = [Box(*draw()) for _ in range(_CROPS)]
         before += len(data)
         for most, those in photos.items():
-            least_bytes = LEAST_BYTES * 16 // max(16, most)
+            least_bytes = LEAST_BYTES * MOST_PARTS // most
             made = program.transcoded(data, interval_of(frame, len(data) - frame.scan, most, least_bytes))
             those.append((made or b"", scan_rows(made or b""), boxes))
     for most, those in photos.items():

@@ -1,6 +1,6 @@
 """Restart markers between a JPEG's blocks, without loss, by libjpeg-turbo's jpegtran, and proven afterwards.
 
-Each row of blocks becomes up to 16 restart intervals, so that a crop needs some of its rows and of each some of its columns.
+Each row of blocks becomes up to 32 restart intervals, so that a crop needs some of its rows and of each some of its columns.
 
 The coefficients stay, so the pixels do; what changes is how they are coded. Of the new file only what the coding needs is
 taken (tables, frame, scan): all that the old one said beside it (EXIF, ICC profile, comments, whatever an APPn marker
@@ -46,9 +46,9 @@ DAMAGED = "damaged, or a decoder warns"
 REFUSED = "refused by jpegtran"
 OTHER_PIXELS = "other pixels afterwards"
 
-MOST_PARTS = 16
-"""Restart intervals in a row. Twice as many save another 3 % of decoding for 2 % more bytes (benchmarks/README.md)."""
-LEAST_BYTES = 256
+MOST_PARTS = 32
+"""Restart intervals in a row: what a crop takes to decode falls by a quarter, for 2 % more bytes (benchmarks/README.md)."""
+LEAST_BYTES = 128
 """Of an interval, on average: its marker and what it is filled up with take some 4 bytes, its place in the index 2."""
 _FEW = 4
 _DIVISION = 2
