@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from fastfeed.errors import UsageError
 from fastfeed.units import parse_size
@@ -33,6 +33,8 @@ class AuditConfig:
     """The report (jsonl=) of an earlier audit: only what is not in it counts."""
     thumbnails: bool = True
     """Whether the page (html=) shows flagged images."""
+    tokenizer: Any = None
+    """Counts the tokens of texts: something to call with a text, something with encode(), or "module:name", "file.py:name"."""
 
     def __post_init__(self) -> None:
         for name in ("workers", "sample"):
@@ -66,6 +68,7 @@ class AuditOptions(TypedDict, total=False):
     root: str | os.PathLike[str] | None
     baseline: str | os.PathLike[str] | None
     thumbnails: bool
+    tokenizer: Any
 
 
 def audit_config(options: Mapping[str, object]) -> AuditConfig:

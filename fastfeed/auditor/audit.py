@@ -22,6 +22,7 @@ from fastfeed.auditor.running.process import starter
 from fastfeed.auditor.running.sampling import at_most, positions
 from fastfeed.auditor.running.subject import How
 from fastfeed.auditor.running.targets import FOLDER, Target, find_target
+from fastfeed.auditor.running.tokenizing import name_of
 from fastfeed.auditor.showing import KILL_SECONDS, prove_writable, write_page
 from fastfeed.auditor.together import Together, of_tars
 from fastfeed.disk import disk_error
@@ -78,7 +79,8 @@ def audit(
     if page_path is not None:
         prove_writable(page_path)
     baseline = None if config.baseline is None else Baseline(os.fsdecode(config.baseline))
-    identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden}
+    identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden,
+                "tokenizer": name_of(config.tokenizer)}  # fmt: skip
     with Journal(None if jsonl is None else os.fsdecode(jsonl), identity) as journal:
         job = _Job(found, config, journal, progress)
         job.run()
@@ -119,7 +121,9 @@ class _Job:
         self.count: int | None = None
         self.complete = True
         """Whether every sample that was to be audited was."""
-        self._start = starter(target.spec, target.live)
+        named = config.tokenizer if isinstance(config.tokenizer, str) else None
+        self._spec = {**target.spec, "tokenizer": named}
+        self._start = starter(self._spec, target.live, None if named is not None else config.tokenizer)
         self._times = Ledger()
         self._together = Together(names=target.kind == FOLDER)
         self._of_set: list[tuple[str, Finding]] = []
@@ -149,7 +153,7 @@ class _Job:
             self.journal.add(record)
 
     def _crew(self) -> Crew:
-        return Crew(self._start, self.target.spec, count=self.workers, limits=self.limits)
+        return Crew(self._start, self._spec, count=self.workers, limits=self.limits)
 
     def _take_over(self) -> None:
         """What an audit that was interrupted has left; what depends on all samples is found anew."""
@@ -227,7 +231,7 @@ class _Job:
         if not self.config.thumbnails or self.count is None or self._stream:
             return None
         limits = Limits(kill_seconds=KILL_SECONDS, memory_bytes=self.limits.memory_bytes)
-        return Crew(self._start, self.target.spec, count=self.workers, limits=limits)
+        return Crew(self._start, self._spec, count=self.workers, limits=limits)
 
     def records_of_set(self) -> Iterator[SampleRecord]:
         """What was said of classes and tars, as lines of the report behind those of samples, each named by what it is about."""

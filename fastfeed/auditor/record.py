@@ -8,8 +8,8 @@ from fastfeed.auditor.finding import Code, Finding, Severity, worst
 from fastfeed.sample import printable
 
 _NAMES = ("path", "key", "index", "shard", "offset", "label", "split")
-_FACTS = ("size_bytes", "format", "width", "height", "mode", "digest", "peak_bytes", "thumbnail")
-STAGES = ("read", "decode", "transform", "load")
+_FACTS = ("size_bytes", "format", "width", "height", "mode", "characters", "tokens", "digest", "peak_bytes", "thumbnail")
+STAGES = ("read", "decode", "transform", "load", "tokenize")
 """In this order. A dataset that cannot be taken apart has one stage: load."""
 
 
@@ -65,6 +65,10 @@ class SampleRecord:
     width: int | None = None
     height: int | None = None
     mode: str | None = None
+    characters: int | None = None
+    """Of its text, the byte order mark not counted."""
+    tokens: int | None = None
+    """Of its text, by the tokenizer that was given."""
     digest: str | None = None
     """Of its bytes: equal digests are equal files."""
     peak_bytes: int | None = None

@@ -23,6 +23,8 @@ _SEVERITIES = ("info", "warning", "error")
 @click.option("--memory-limit", type=Size(), help="What loading one sample may take.")
 @click.option("--hidden", is_flag=True, help="Look at files whose names begin with a dot as well.")
 @click.option("--root", type=click.Path(), help="Of a list: the folder that paths are relative to; else its own.")
+@click.option("--tokenizer", metavar="NAME",
+              help="Count tokens of texts: path/file.py:name or package.module:name of a function of a text.")  # fmt: skip
 @click.option("--jsonl", type=click.Path(), metavar="FILE",
               help="Write a record of each sample; the same command continues what was interrupted.")  # fmt: skip
 @click.option("--skip-list", type=click.Path(), metavar="FILE",

@@ -6,11 +6,16 @@ from typing import Self
 from PIL import Image
 
 from fastfeed.auditor.clock import Clock
+from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.looking.look import look
+from fastfeed.auditor.looking.textlook import Tokenizer, count_tokens
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.subject import How
 from fastfeed.auditor.running.thumbnail import thumbnail
 from fastfeed.errors import FastfeedError
+from fastfeed.media import is_image_field
+
+_STRUCTURED = ("json", "jsonl", "csv", "tsv")
 
 
 class _Timed(Clock):
@@ -24,7 +29,9 @@ class _Timed(Clock):
         return self
 
 
-def examine(record: SampleRecord, name: str, data: bytes, how: How, *, clocked: bool = True) -> None:
+def examine(
+    record: SampleRecord, name: str, data: bytes, how: How, *, clocked: bool = True, tokenizer: Tokenizer | None = None
+) -> None:
     """Decode an image as a loader does, and note what its bytes show.
 
     Args:
@@ -33,6 +40,7 @@ def examine(record: SampleRecord, name: str, data: bytes, how: How, *, clocked: 
         data: Its bytes.
         how: How closely to look.
         clocked: Whether the time of decoding is that of the stage decode; not where a dataset decodes it itself.
+        tokenizer: Counts the tokens of a text, in the stage tokenize.
     """
     if how.thumbnail:
         record.thumbnail = thumbnail(data)
@@ -42,9 +50,39 @@ def examine(record: SampleRecord, name: str, data: bytes, how: How, *, clocked: 
     if clocked and clock.used:
         record.times["decode"] = clock.time
     record.format, record.width, record.height, record.mode = found.format, found.width, found.height, found.mode
-    record.digest = found.digest
+    record.digest, record.characters = found.digest, found.characters
     if how.look:
         record.findings += found.findings
+    if tokenizer is not None and found.text is not None:
+        tokenize(record, found.text, tokenizer)
+
+
+def tokenize(record: SampleRecord, text: str, tokenizer: Tokenizer) -> None:
+    """Count the tokens of a text under a clock; a tokenizer that fails is a finding."""
+    clock = Clock()
+    with clock:
+        counted = count_tokens(text, tokenizer)
+    record.times["tokenize"] = clock.time
+    if isinstance(counted, Finding):
+        record.findings.append(counted)
+    else:
+        record.tokens = counted
+
+
+def rank(field: str) -> int:
+    """In which order the members of a sample are looked at: images, texts and others, tables and JSON beside them."""
+    return 0 if is_image_field(field) else 2 if field.rpartition(".")[2] in _STRUCTURED else 1
+
+
+def take_text(record: SampleRecord, beside: SampleRecord) -> None:
+    """The length of a sample's text is that of its first one.
+
+    Args:
+        record: Of the sample.
+        beside: Of another member of it.
+    """
+    if record.characters is None:
+        record.characters, record.tokens = beside.characters, beside.tokens
 
 
 def told(error: Exception) -> str:

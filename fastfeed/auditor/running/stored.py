@@ -6,13 +6,13 @@ from fastfeed.archive.catalog import Place
 from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.looking.textlook import Tokenizer
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.codes import DAMAGED_SHARD, UNREADABLE
-from fastfeed.auditor.running.examine import examine, told, warm_up
+from fastfeed.auditor.running.examine import examine, rank, take_text, told, warm_up
 from fastfeed.auditor.running.parts import FILES, Part, Parts, PartSpec
 from fastfeed.auditor.running.subject import How, Stages
 from fastfeed.errors import DatasetError, FastfeedError
-from fastfeed.media import is_image_field
 
 
 class Stored:
@@ -20,13 +20,14 @@ class Stored:
 
     Args:
         specs: Which.
+        tokenizer: Counts the tokens of texts.
 
     Raises:
         FastfeedError: One of them cannot be opened.
     """
 
-    def __init__(self, specs: Sequence[PartSpec]) -> None:
-        self._parts = Parts(specs)
+    def __init__(self, specs: Sequence[PartSpec], tokenizer: Tokenizer | None = None) -> None:
+        self._parts, self._tokenizer = Parts(specs), tokenizer
         warm_up()
 
     @property
@@ -51,11 +52,13 @@ class Stored:
             record.findings.append(Finding(code, told(error)))
             return record
         record.size_bytes = sum(map(len, payloads))
-        first, *others = sorted(zip(places, payloads, strict=True), key=lambda pair: not is_image_field(pair[0].field))
-        examine(record, _name_of(part, position, first[0]), first[1], how)
+        first, *others = sorted(zip(places, payloads, strict=True), key=lambda pair: rank(pair[0].field))
+        examine(record, _name_of(part, position, first[0]), first[1], how, tokenizer=self._tokenizer)
         for place, data in others:
             if place.field != CLASS_FIELD:
-                _add(record, part, position, place, data, how)
+                beside = SampleRecord(index)
+                examine(beside, _name_of(part, position, place), data, how, tokenizer=self._tokenizer)
+                _add(record, beside, place.field)
         return record
 
     @staticmethod
@@ -76,11 +79,10 @@ class Stored:
             record.times["read"] = clock.time
 
 
-def _add(record: SampleRecord, part: Part, position: int, place: Place, data: bytes, how: How) -> None:  # noqa: PLR0917
+def _add(record: SampleRecord, beside: SampleRecord, field: str) -> None:
     """Another member of a sample: its findings say which it is, its times add up, its format is not the sample's."""
-    beside = SampleRecord(record.index)
-    examine(beside, _name_of(part, position, place), data, how)
-    record.findings += [Finding(found.code, f"{place.field}: {found.text}") for found in beside.findings]
+    record.findings += [Finding(found.code, f"{field}: {found.text}") for found in beside.findings]
+    take_text(record, beside)
     stages = Stages(record)
     for stage, time in beside.times.items():
         stages.add(stage, time)
