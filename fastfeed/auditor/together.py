@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.indexes import Indexes
 from fastfeed.auditor.looking import classes, lengths, naming, setcodes
 from fastfeed.auditor.looking.archives import TarLook
 from fastfeed.auditor.looking.copies import Copies
@@ -74,8 +75,12 @@ class Together:
 
 
 def of_tars(paths: Sequence[str]) -> Iterator[tuple[str, Finding]]:
-    """What there is to say about tars, each with its name; their headers are walked."""
+    """What there is to say about tars and the indexes beside them, each with its name; their headers are walked."""
+    beside = Indexes()
     for path in paths:
         with open_tar(path) as blocks:
-            for finding in TarLook(blocks).findings:
-                yield printable(path), finding
+            look = TarLook(blocks)
+        for finding in look.findings:
+            yield printable(path), finding
+        for index, finding in beside.disagreements(path, look.rows):
+            yield printable(index), finding
