@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fastfeed.auditor.asked import AuditConfig, AuditOptions, audit_config
@@ -55,13 +56,14 @@ def audit(
 
     Args:
         target: A folder of files; what pack wrote; tars ("laion/*.tar"); a list of files (.csv, .tsv, .jsonl, .parquet);
-            "module:name" or "file.py:name" of a Python dataset, or of a function without arguments that gives one; or such
-            a dataset: anything with __len__ and __getitem__, or an iterable. Its transforms are run.
+            tables and JSON lines that are the samples; "module:name" or "file.py:name" of a Python dataset, or of a function
+            without arguments that gives one; or such a dataset: anything with __len__ and __getitem__, or an iterable. Its
+            transforms are run.
         jsonl: A file that gets a record of each sample. An audit that was interrupted is continued by the same call.
         skip_list: A file that gets the samples that are errors, for pack --exclude and DataLoader(skip=).
         html: A file that gets a page for a browser: what was found, charts, flagged samples with thumbnails.
         progress: Hears how far it is.
-        **options: AuditConfig's fields.
+        **options: AuditConfig's fields; of a list or table field, label, key and classes, as for pack.
 
     Raises:
         UsageError: An option that does not fit, or no dataset.
@@ -72,7 +74,7 @@ def audit(
         WorkerDied: Processes die whatever they load.
     """
     config = audit_config(options)
-    found = find_target(target, progress, hidden=config.hidden, root=config.root)
+    found = find_target(target, progress, hidden=config.hidden, root=config.root, rows=config.rows)
     for path in (jsonl, skip_list, html):
         _prove_apart(found, path)
     page_path = None if html is None else os.path.abspath(os.fsdecode(html))
@@ -80,7 +82,7 @@ def audit(
         prove_writable(page_path)
     baseline = None if config.baseline is None else Baseline(os.fsdecode(config.baseline))
     identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden,
-                "tokenizer": name_of(config.tokenizer)}  # fmt: skip
+                "tokenizer": name_of(config.tokenizer), "rows": asdict(config.rows)}  # fmt: skip
     with Journal(None if jsonl is None else os.fsdecode(jsonl), identity) as journal:
         job = _Job(found, config, journal, progress)
         job.run()

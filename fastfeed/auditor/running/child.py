@@ -21,6 +21,7 @@ from fastfeed.auditor.running import memory
 from fastfeed.auditor.running.codes import MEMORY
 from fastfeed.auditor.running.parts import PartSpec
 from fastfeed.auditor.running.python import subject_of
+from fastfeed.auditor.running.rowed import Rowed
 from fastfeed.auditor.running.stored import Stored
 from fastfeed.auditor.running.subject import How, Subject, one_thread, other_draws
 from fastfeed.auditor.running.tokenizing import tokenizer_of
@@ -64,6 +65,8 @@ def open_subject(spec: dict[str, Any], dataset: Any = None, tokenizer: Any = Non
         return subject_of(dataset, counts)
     if "object" in spec:
         return subject_of(load_object(spec["object"]), counts)
+    if "rows" in spec:
+        return Rowed(spec, counts)
     return Stored([PartSpec.from_json(part) for part in spec["parts"]], counts)
 
 

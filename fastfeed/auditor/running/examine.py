@@ -1,16 +1,18 @@
 """One member's bytes: decoded under a clock, and looked at."""
 
 import io
-from typing import Self
+from collections.abc import Iterable
+from typing import NamedTuple, Self
 
 from PIL import Image
 
+from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.looking.look import look
 from fastfeed.auditor.looking.textlook import Tokenizer, count_tokens
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.subject import How
+from fastfeed.auditor.running.subject import How, Stages
 from fastfeed.auditor.running.thumbnail import thumbnail
 from fastfeed.errors import FastfeedError
 from fastfeed.media import is_image_field
@@ -67,6 +69,43 @@ def tokenize(record: SampleRecord, text: str, tokenizer: Tokenizer) -> None:
         record.findings.append(counted)
     else:
         record.tokens = counted
+
+
+class Member(NamedTuple):
+    """A part of a sample."""
+
+    field: str
+    name: str
+    """As a file; its extension says what it should be."""
+    data: bytes
+
+
+def examine_members(record: SampleRecord, members: Iterable[Member], how: How, tokenizer: Tokenizer | None) -> None:
+    """All of a sample but its class: images first. The first says what the sample is; findings of the others name their field.
+
+    Args:
+        record: Gets their size, times, facts and findings.
+        members: One at least.
+        how: How closely to look.
+        tokenizer: Counts the tokens of texts.
+    """
+    first, *others = sorted(members, key=lambda member: rank(member.field))
+    record.size_bytes = len(first.data) + sum(len(member.data) for member in others)
+    examine(record, first.name, first.data, how, tokenizer=tokenizer)
+    for member in others:
+        if member.field != CLASS_FIELD:
+            beside = SampleRecord(record.index)
+            examine(beside, member.name, member.data, how, tokenizer=tokenizer)
+            _add(record, beside, member.field)
+
+
+def _add(record: SampleRecord, beside: SampleRecord, field: str) -> None:
+    """What another member of a sample shows: its times add up, its format is not the sample's."""
+    record.findings += [Finding(found.code, f"{field}: {found.text}") for found in beside.findings]
+    take_text(record, beside)
+    stages = Stages(record)
+    for stage, time in beside.times.items():
+        stages.add(stage, time)
 
 
 def rank(field: str) -> int:

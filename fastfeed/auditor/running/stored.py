@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 
 from fastfeed.archive.catalog import Place
-from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.looking.textlook import Tokenizer
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.codes import DAMAGED_SHARD, UNREADABLE
-from fastfeed.auditor.running.examine import examine, rank, take_text, told, warm_up
+from fastfeed.auditor.running.examine import Member, examine_members, told, warm_up
 from fastfeed.auditor.running.parts import FILES, Part, Parts, PartSpec
-from fastfeed.auditor.running.subject import How, Stages
+from fastfeed.auditor.running.subject import How
 from fastfeed.errors import DatasetError, FastfeedError
 
 
@@ -51,14 +50,9 @@ class Stored:
             code = DAMAGED_SHARD if isinstance(error, DatasetError) else UNREADABLE
             record.findings.append(Finding(code, told(error)))
             return record
-        record.size_bytes = sum(map(len, payloads))
-        first, *others = sorted(zip(places, payloads, strict=True), key=lambda pair: rank(pair[0].field))
-        examine(record, _name_of(part, position, first[0]), first[1], how, tokenizer=self._tokenizer)
-        for place, data in others:
-            if place.field != CLASS_FIELD:
-                beside = SampleRecord(index)
-                examine(beside, _name_of(part, position, place), data, how, tokenizer=self._tokenizer)
-                _add(record, beside, place.field)
+        named = zip(places, payloads, strict=True)
+        members = [Member(place.field, _name_of(part, position, place), data) for place, data in named]
+        examine_members(record, members, how, self._tokenizer)
         return record
 
     @staticmethod
@@ -77,15 +71,6 @@ class Stored:
                 return [part.reader.read(position, place) for place in places]
         finally:
             record.times["read"] = clock.time
-
-
-def _add(record: SampleRecord, beside: SampleRecord, field: str) -> None:
-    """Another member of a sample: its findings say which it is, its times add up, its format is not the sample's."""
-    record.findings += [Finding(found.code, f"{field}: {found.text}") for found in beside.findings]
-    take_text(record, beside)
-    stages = Stages(record)
-    for stage, time in beside.times.items():
-        stages.add(stage, time)
 
 
 def _name_of(part: Part, position: int, place: Place) -> str:

@@ -1,14 +1,16 @@
 """What is audited: told apart by its path, listed once here, and described so that children open the same."""
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 import weakref
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from glob import glob
 from typing import Any
 
 from fastfeed.archive.dataset import Archive, datasets_in
@@ -17,14 +19,18 @@ from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.codes import LEFT_OUT, SPECIAL
 from fastfeed.auditor.running.parts import FILES, PACKED, TARS, PartSpec
+from fastfeed.auditor.running.rowed import describe
 from fastfeed.config import PackConfig, RowConfig
-from fastfeed.errors import NotADataset, SourceAmbiguous, UsageError
+from fastfeed.errors import NotADataset, NothingGained, SourceAmbiguous, UsageError
 from fastfeed.media import IMAGE_EXTENSIONS
 from fastfeed.packer.rows.byname import is_named, type_name
+from fastfeed.packer.rows.choose import choose
+from fastfeed.packer.rows.files import FileRows
+from fastfeed.packer.rows.parquet import EXTENSIONS as TABLES
 from fastfeed.sample import printable
 from fastfeed.source import tarindex
 from fastfeed.source.layout import Draft, read_layout
-from fastfeed.source.listed import read_list, source_path
+from fastfeed.source.listed import Listed, source_path
 from fastfeed.source.plain import write_index
 from fastfeed.source.scan import LeftOut, Listing, scan
 from fastfeed.source.tables import table_format
@@ -32,8 +38,9 @@ from fastfeed.source.tarfiles import TarPaths, find_tars, is_tar_name
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import format_count
 
-FOLDER, LIST, PYTHON = "folder", "list", "python"
+FOLDER, LIST, TABLE, PYTHON = "folder", "list", "table", "python"
 """Kinds of targets, beside PACKED and TARS."""
+_ROWS = RowConfig()
 
 
 @dataclass(slots=True, kw_only=True, weakref_slot=True)
@@ -43,7 +50,7 @@ class Target:
     name: str
     """As the user gave it."""
     kind: str
-    """FOLDER, LIST, PACKED, TARS or PYTHON."""
+    """FOLDER, LIST, TABLE, PACKED, TARS or PYTHON."""
     what: str
     """In words: "a folder of 1,000 files"."""
     spec: dict[str, Any]
@@ -70,33 +77,39 @@ def find_target(
     *,
     hidden: bool = False,
     root: str | os.PathLike[str] | None = None,
+    rows: RowConfig = _ROWS,
 ) -> Target:
     """What a path, the name of a Python object, or a dataset is.
 
     Args:
-        given: A folder, a packed dataset, tars, a list of files, "module:name", "file.py:name", or an object.
+        given: A folder, a packed dataset, tars, a list of files, a table or JSON lines that are the samples, "module:name",
+            "file.py:name", or an object.
         progress: Hears of folders that are listed, and of tars that are indexed.
         hidden: Of a folder: take what begins with a dot as well.
         root: Of a list: the folder that paths are relative to; else its own.
+        rows: Of a list or table: where files, class and names are, as for pack.
 
     Raises:
         NotADataset: Nothing that can be audited is there.
         SourceError: It cannot be listed.
-        UsageError: It is nothing of the kind.
+        UsageError: It is nothing of the kind, or options do not fit.
     """
-    if not isinstance(given, str | bytes | os.PathLike):
+    place = os.fsdecode(given) if isinstance(given, str | bytes | os.PathLike) else None
+    if place is not None and _is_table(place):
+        return _rows(place, rows, None if root is None else os.fsdecode(root))
+    if rows != _ROWS or root is not None:
+        msg = "field, label, key, classes and root are for lists and tables"
+        raise UsageError(msg, path=place or type_name(given))
+    if place is None:
         return _live(given)
-    place = os.fsdecode(given)
     if os.path.isdir(place):
         return _folder(place, progress, hidden=hidden)
-    if os.path.isfile(place) and table_format(place) is not None:
-        return _list(place, None if root is None else os.fsdecode(root))
     if is_tar_name(place):
         return _tars(place, find_tars(place), progress)
     if is_named(place):
         return Target(name=place, what=f"the Python dataset {place}", kind=PYTHON, spec={"object": place}, digest=None)
     msg = f"{place} is nothing that can be audited" if os.path.exists(place) else f"{place} does not exist"
-    hint = "Give a folder, a packed dataset, tars (laion/*.tar), a .csv, .tsv, .jsonl or .parquet of files, or file.py:dataset."
+    hint = "Give a folder, a packed dataset, tars (laion/*.tar), a .csv, .tsv, .jsonl, .parquet or .arrow, or file.py:dataset."
     raise NotADataset(msg, hint=hint)
 
 
@@ -233,9 +246,36 @@ def _leftover(item: LeftOut) -> SampleRecord:
     return SampleRecord(-1, path=item.source, findings=[Finding(LEFT_OUT, item.why)])
 
 
-def _list(place: str, root: str | None) -> Target:
+# ------------------------------------------------------------------------------------------------ lists, tables, JSON lines
+def _is_table(place: str) -> bool:
+    """Whether a path, or all that a pattern matches, are lists, tables or JSON lines, by their names."""
+    found = [place] if os.path.isfile(place) else [] if os.path.exists(place) else glob(place, recursive=True)
+    return bool(found) and all(table_format(path) is not None or path.lower().endswith(TABLES) for path in found)
+
+
+def _rows(place: str, rows: RowConfig, root: str | None) -> Target:
+    """A list of files, or rows that are the samples, as pack tells them apart."""
+    try:
+        chosen = choose(place, rows, root=root)
+    except NothingGained:  # a table of numbers and texts is worth no packing; it may be worth an audit
+        chosen = choose(place, rows, root=root, anyway=True)
+    assert chosen is not None
+    if isinstance(chosen.rows, FileRows):
+        return _list(place, chosen.rows.listed)
+    assert chosen.rows is not None
+    facts = chosen.rows.facts()
+    return Target(
+        name=place, what=f"{format_count(facts.count, 'row')} of {os.path.basename(place)}", kind=TABLE,
+        spec=describe(chosen.rows, facts), digest=_digest_of(facts.identity), why=(*facts.why, *facts.notes),
+    )  # fmt: skip
+
+
+def _digest_of(identity: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def _list(place: str, listed: Listed) -> Target:
     """The files that a table names: a row is a sample."""
-    listed = read_list(place, RowConfig(), root)
     sources = [source_path(path, listed.root) for path in listed.listing.paths]
     files = write_index(listed.root, listed.listing, listed.draft, user=listed.columns, sources=sources)
     why = list(listed.draft.why)
