@@ -40,8 +40,9 @@ class StageTime:
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> Self:
-        """Back from a report."""
-        return cls(line["wall_seconds"], line["cpu_seconds"], line["delay_seconds"], line["major_faults"])
+        """Back from a report. Where the wall clock alone is known (DataLoader(audit=)), all of its time counts as computing."""
+        wall, cpu = line["wall_seconds"], line["cpu_seconds"]
+        return cls(wall, wall if cpu is None else cpu, line["delay_seconds"], line["major_faults"] or 0)
 
 
 @dataclass(slots=True)
