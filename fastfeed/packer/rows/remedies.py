@@ -29,6 +29,8 @@ SMALLER, BASELINE = "smaller", "baseline"
 _OVERSIZE, _FRAMES = "oversize", "many-frames"
 _SLOW_BY_KIND = ("scan-bomb", "arithmetic-jpeg", "heavy-format", "slow-format")
 """Codes of what is slow because of how it is coded, and not because of what it shows."""
+ACTED_ON = frozenset({_OVERSIZE, *_SLOW_BY_KIND})
+"""What packing can do something about, beside leaving out errors."""
 _JPEG_MODES = frozenset({"L", "RGB", "CMYK"})
 _SHOWN = 3
 
