@@ -26,6 +26,10 @@ STOPS_EARLY = Code(
     "stops-early", Severity.ERROR, "The dataset says that it ends here, though by its length it does not",
     "An IndexError or StopIteration of one's own code ends a for loop without a word: raise another error, or mend __len__.",
 )  # fmt: skip
+UNSENDABLE = Code(
+    "unpicklable", Severity.WARNING, "A worker cannot send it: it cannot be pickled",
+    "Give tensors, arrays, numbers and texts, or let collate_fn make such of it. Torch's loader names no such sample.",
+)  # fmt: skip
 CRASH = Code(
     "crash", Severity.ERROR, "It kills the process that loads it, each time",
     "Leave it out with a skip list: in training it takes a worker along. The text says how, and where in the code.",
@@ -47,5 +51,5 @@ MEMORY = Code(
     "Make it smaller, or give --memory-limit more than by default.",
 )  # fmt: skip
 RUNNING = catalogue(
-    UNREADABLE, SPECIAL, LEFT_OUT, DAMAGED_SHARD, FAILS, STOPS_EARLY, CRASH, CRASH_ONCE, HANG, TAKES_LONG, MEMORY
+    UNREADABLE, SPECIAL, LEFT_OUT, DAMAGED_SHARD, FAILS, STOPS_EARLY, UNSENDABLE, CRASH, CRASH_ONCE, HANG, TAKES_LONG, MEMORY
 )

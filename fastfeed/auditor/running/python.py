@@ -3,7 +3,7 @@
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fastfeed.archive.regular import open_regular
@@ -12,8 +12,9 @@ from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.finding import Finding, Severity
 from fastfeed.auditor.looking.textlook import Tokenizer
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.codes import FAILS, MEMORY, SPECIAL, STOPS_EARLY, UNREADABLE
+from fastfeed.auditor.running.codes import FAILS, MEMORY, SPECIAL, STOPS_EARLY, UNREADABLE, UNSENDABLE
 from fastfeed.auditor.running.examine import examine, rank, take_text, told
+from fastfeed.auditor.running.sending import why_unsendable
 from fastfeed.auditor.running.spoken import look_at_text
 from fastfeed.auditor.running.subject import How, Stages, Subject
 from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
@@ -82,6 +83,21 @@ def clocked(record: SampleRecord, load: Callable[[Stages], object]) -> bool:
     return True
 
 
+def look_at_sample(record: SampleRecord, samples: Sequence[object], how: How, tokenizer: Tokenizer | None) -> None:
+    """Look at what a dataset handed out.
+
+    Args:
+        record: Of the sample.
+        samples: What came: the sample, or nothing.
+        how: Whether more than its times is wanted.
+        tokenizer: Counts the tokens of texts.
+    """
+    look_at_text(record, samples, how, tokenizer)
+    why = why_unsendable(samples[0]) if samples and how.look else None
+    if why is not None:
+        record.findings.append(Finding(UNSENDABLE, why))
+
+
 class Indexed:
     """A dataset with positions, of which nothing else is known.
 
@@ -115,7 +131,7 @@ class Indexed:
             loaded = how.thumbnail or clocked(record, lambda stages: sample.append(self.fetch(index, stages)))
             if how.look:
                 self._look(record, how, loaded=loaded)
-            look_at_text(record, sample, how, self._tokenizer)
+            look_at_sample(record, sample, how, self._tokenizer)
         return record
 
     def named(self, index: int) -> SampleRecord:
@@ -270,7 +286,7 @@ class Streamed:
         sample: list[object] = []
         if self._advance(record, sample):
             return None
-        look_at_text(record, sample, how, self._tokenizer)
+        look_at_sample(record, sample, how, self._tokenizer)
         return record
 
     def _advance(self, record: SampleRecord, into: list[object] | None = None) -> bool:
