@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 3
 _INDENT = "        "
-_PACKED_ANEW = frozenset({"folder"})
+_PACKED_ANEW = frozenset({"folder", "list", "table", "tars"})
 """Kinds of targets that pack takes with an audit's report."""
 
 
@@ -131,7 +131,7 @@ def _steps(result: "AuditResult", skip_list: str | None) -> Iterator[str]:
         yield f"fastfeed pack {target} DST --from-audit {shlex.quote(report)}   # errors left out, slow ones re-encoded"
     elif (result.errors or skip_list) and result.kind in _PACKED_ANEW:
         yield f"fastfeed pack {target} DST --exclude {shlex.quote(bad)}"
-    if result.errors or skip_list:
-        yield f"DataLoader(..., skip={bad!r})" if result.kind in {"python", "table"} else (
-            f"ds = fastfeed.open({result.target!r}, skip={bad!r})"
-        )  # fmt: skip
+    if result.kind == "python" and (result.errors or skip_list):
+        yield f"DataLoader(..., skip={bad!r})"
+    elif result.kind != "table" and (result.errors or skip_list):  # a table is packed, and then opened
+        yield f"ds = fastfeed.open({result.target!r}, skip={bad!r})"
