@@ -17,7 +17,7 @@ from fastfeed.archive.dataset import Archive, datasets_in
 from fastfeed.archive.manifest import FOLDER as INDEX_FOLDER
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.codes import LEFT_OUT, SPECIAL
+from fastfeed.auditor.running.codes import LEFT_OUT, SPECIAL, UNREADABLE
 from fastfeed.auditor.running.parts import FILES, PACKED, TARS, PartSpec
 from fastfeed.auditor.running.rowed import describe
 from fastfeed.config import PackConfig, RowConfig
@@ -122,15 +122,17 @@ def _live(dataset: object) -> Target:
 
 
 def _folder(place: str, progress: Progress, *, hidden: bool) -> Target:
-    tars = []
+    tars, no_files = list[str](), list[str]()
     with os.scandir(place) as entries:
         for entry in entries:
             if entry.name == INDEX_FOLDER or (entry.is_dir() and os.path.isdir(os.path.join(entry.path, INDEX_FOLDER))):
                 return _packed(place)
-            if is_tar_name(entry.name) and entry.is_file():
-                tars.append(entry.path)
+            if is_tar_name(entry.name) and not entry.is_dir():
+                (tars if entry.is_file() else no_files).append(entry.path)
     if tars:
-        return _tars(place, find_tars(tars), progress)
+        target = _tars(place, find_tars(tars), progress)
+        target.before += [_no_tar(path) for path in sorted(no_files)]
+        return target
     return _files(place, scan(place, progress, hidden=hidden))
 
 
@@ -165,6 +167,15 @@ def _tars(name: str, tars: TarPaths, progress: Progress) -> Target:
     if folder is not None:
         weakref.finalize(target, shutil.rmtree, folder, ignore_errors=True)
     return target
+
+
+def _no_tar(path: str) -> SampleRecord:
+    """What is called a tar and is no file."""
+    link = os.path.islink(path)
+    finding = (
+        Finding(UNREADABLE, "a link that leads nowhere, or to no file") if link else Finding(SPECIAL, "it is called a tar")
+    )
+    return SampleRecord(-1, path=os.path.basename(path), findings=[finding])
 
 
 def _parts(specs: Sequence[PartSpec]) -> dict[str, object]:

@@ -84,6 +84,17 @@ def test_tars_in_folders_are_files(tmp_path):
     assert any(f"audit '{tmp_path}/all/**/*.tar' to look into them" in why for why in find_target(tmp_path / "all").why)
 
 
+def test_what_is_called_a_tar_and_is_no_file_is_spoken_of(tmp_path):
+    packed = pack_photos(tmp_path)
+    (tmp_path / "tars").mkdir()
+    os.rename(packed / "photos-000000.tar", tmp_path / "tars" / "a.tar")
+    os.mkfifo(tmp_path / "tars" / "b.tar")
+    (tmp_path / "tars" / "c.tar").symlink_to("nowhere")
+    (tmp_path / "tars" / "d.tar").mkdir()
+    found = {record.path: record.findings[0].code.name for record in find_target(tmp_path / "tars").before}
+    assert found == {"b.tar": "special-file", "c.tar": "unreadable"}
+
+
 def test_a_list(tmp_path):
     make_photos(tmp_path / "photos")
     (tmp_path / "list.csv").write_text("image,label\nphotos/cat/000.jpg,1\nphotos/cat/001.jpg,1\nphotos/dog/none.jpg,2\n")
