@@ -16,8 +16,9 @@ from typing import Any
 from fastfeed.archive.dataset import Archive, datasets_in
 from fastfeed.archive.manifest import FOLDER as INDEX_FOLDER
 from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.looking.setcodes import JUNK_CLASS
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.codes import LEFT_OUT, SPECIAL, UNREADABLE
+from fastfeed.auditor.running.codes import LEFT_OUT, LOOP, SPECIAL, UNREADABLE
 from fastfeed.auditor.running.parts import FILES, PACKED, TARS, PartSpec
 from fastfeed.auditor.running.rowed import describe
 from fastfeed.config import PackConfig, RowConfig
@@ -187,9 +188,9 @@ def _files(place: str, listing: Listing) -> Target:
     """Each file is a sample; classes and splits are those that pack would see."""
     root = os.path.abspath(place)
     draft, splits, why = _draft(listing)
-    before = [_special(item) for item in listing.left_out if item.kind == "special"]
-    before += [_leftover(item) for item in listing.left_out if _is_leftover(item)]
-    others = Counter(item.kind for item in listing.left_out if item.kind != "special" and not _is_leftover(item))
+    told = [(item, _told_of(item, root, splits, classes=draft.classes is not None)) for item in listing.left_out]
+    before = [SampleRecord(-1, path=item.source, findings=[found]) for item, found in told if found is not None]
+    others = Counter(item.kind for item, found in told if found is None)
     if others:
         why.append("not looked at: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(others.items())))
     tars = sum(map(is_tar_name, listing.names))
@@ -243,18 +244,25 @@ def _class_folders(listing: Listing, draft: Draft, splits: tuple[str, ...]) -> f
     return frozenset(found)
 
 
-def _special(item: LeftOut) -> SampleRecord:
-    return SampleRecord(-1, path=item.source, findings=[Finding(SPECIAL, item.why)])
+def _told_of(item: LeftOut, root: str, splits: tuple[str, ...], *, classes: bool) -> Finding | None:
+    """What there is to say of what pack leaves out, because others do not: FIFOs, loops, leftovers; None of all else.
 
-
-def _is_leftover(item: LeftOut) -> bool:
-    """Whether ImageFolder takes for a sample what pack leaves out."""
-    hidden = item.kind in {"hidden", "system"}
-    return hidden and item.source.rpartition(".")[2].lower() in IMAGE_EXTENSIONS
-
-
-def _leftover(item: LeftOut) -> SampleRecord:
-    return SampleRecord(-1, path=item.source, findings=[Finding(LEFT_OUT, item.why)])
+    Args:
+        item: It.
+        root: Of the scan.
+        splits: Folders directly below it that are splits.
+        classes: Whether folders are classes.
+    """
+    codes = {"special": SPECIAL, "loop": LOOP}
+    if item.kind in codes:
+        return Finding(codes[item.kind], item.why)
+    if item.kind not in {"hidden", "system"}:
+        return None
+    if item.source.rpartition(".")[2].lower() in IMAGE_EXTENSIONS:
+        return Finding(LEFT_OUT, item.why)
+    home, _, _ = item.source.rpartition("/")
+    is_class = classes and home in (splits or ("",)) and os.path.isdir(os.path.join(root, item.source))
+    return Finding(JUNK_CLASS, f"{item.why}; fastfeed leaves it out") if is_class else None
 
 
 # ------------------------------------------------------------------------------------------------ lists, tables, JSON lines

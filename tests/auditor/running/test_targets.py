@@ -84,6 +84,25 @@ def test_tars_in_folders_are_files(tmp_path):
     assert any(f"audit '{tmp_path}/all/**/*.tar' to look into them" in why for why in find_target(tmp_path / "all").why)
 
 
+def test_folders_that_only_imagefolder_takes_are_told(tmp_path):
+    folder = make_photos(tmp_path / "photos")
+    for name in (".ipynb_checkpoints", "cat/.ipynb_checkpoints", "__MACOSX"):
+        (folder / name).mkdir()
+        (folder / name / "a.jpg").write_bytes(b"")
+    (folder / "cat" / "up").symlink_to("..")
+    (folder / "cat" / ".DS_Store").write_bytes(b"x")
+    target = find_target(folder)
+    assert {record.path: record.findings[0].code.name for record in target.before} == {
+        ".ipynb_checkpoints": "class-junk", "__MACOSX": "class-junk", "cat/up": "folder-loop",
+    }  # fmt: skip
+    assert "not looked at: 2 system" in target.why
+    make_photos(tmp_path / "sets" / "train")
+    make_photos(tmp_path / "sets" / "val")
+    (tmp_path / "sets" / "train" / "__MACOSX").mkdir()
+    (tmp_path / "sets" / "__MACOSX").mkdir()
+    assert [record.path for record in find_target(tmp_path / "sets").before] == ["train/__MACOSX"]
+
+
 def test_what_is_called_a_tar_and_is_no_file_is_spoken_of(tmp_path):
     packed = pack_photos(tmp_path)
     (tmp_path / "tars").mkdir()
