@@ -73,9 +73,6 @@ class TrainingAudit:
         path: Of the report.
     """
 
-    needs_length = True
-    """The last batch of an epoch is known by how many are to come."""
-
     def __init__(self, dataset: Any, path: str) -> None:  # noqa: ANN401 - any dataset
         self.path = path
         self._naming = Naming(dataset)

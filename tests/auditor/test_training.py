@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -196,3 +198,30 @@ def test_through_a_loader(tmp_path, workers):
         if found.get(7) == ["slow"]:
             break
     assert [index for index, codes in found.items() if "slow" in codes] == [7]
+
+
+@pytest.mark.long
+def test_a_program_that_ends_within_an_epoch_leaves_a_report(tmp_path):
+    """Whether it ends by itself or by an error; with the samples of the batches that were handed out."""
+    script = f"""
+import sys, time
+import fastfeed
+class Slow:
+    def __len__(self): return 400
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return index
+for number, batch in enumerate(fastfeed.DataLoader(Slow(), batch_size=8, num_workers=0, audit={str(tmp_path / "r.jsonl")!r})):
+    if number == 20:
+        break
+if len(sys.argv) > 1:
+    raise ValueError("an error of the training")
+"""
+    for arguments, code in (([], 0), (["fail"], 1)):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False, timeout=120
+        )
+        assert done.returncode == code, done.stderr
+        lines = report_of(tmp_path / "r.jsonl")
+        assert lines and all(line["index"] < 21 * 8 for line in lines)
+        os.remove(tmp_path / "r.jsonl")
