@@ -58,11 +58,11 @@ def start_worker(module: str = "fastfeed.packer.process") -> Process:
     """A fresh interpreter that runs a worker's main().
 
     Args:
-        module: Where that main() is.
+        module: Where that main() is; the number of this process is its last argument.
     """
     return subprocess.Popen(  # noqa: S603 - our own code, by this interpreter
-        [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder(), module], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
+        [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder(), module, str(os.getpid())],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
     )  # fmt: skip
 
 

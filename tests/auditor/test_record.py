@@ -55,3 +55,8 @@ def test_it_comes_back_from_a_report():
     assert SampleRecord.from_json(line, {"slow": SLOW}) == record
     with pytest.raises(KeyError, match="slow"):
         SampleRecord.from_json(line, {})
+
+
+def test_where_only_the_wall_clock_is_known_its_time_counts_as_computing():
+    unknown = dict.fromkeys(("cpu_seconds", "delay_seconds", "blocked_seconds", "major_faults"))
+    assert StageTime.from_json({"wall_seconds": 0.25, **unknown}) == StageTime(0.25, 0.25, None)

@@ -10,7 +10,6 @@ from itertools import islice, takewhile
 from typing import Any, Protocol
 
 from fastfeed.auditor.running import child
-from fastfeed.auditor.running.python import subject_of
 from fastfeed.config import package_folder
 from fastfeed.packer.crew import start_worker
 from fastfeed.packer.rows import fork
@@ -62,16 +61,17 @@ class Forked:
     """A fork of this process, which has the dataset as it is: no dataset has to be pickled.
 
     Args:
-        dataset: What it audits.
+        dataset: What it audits; None for what the first order describes.
+        tokenizer: Counts the tokens of texts; None for what the first order names.
     """
 
-    def __init__(self, dataset: Any) -> None:  # noqa: ANN401 - any dataset
+    def __init__(self, dataset: Any, tokenizer: Any = None) -> None:  # noqa: ANN401 - any dataset
         takes, self.orders = os.pipe()
         self.answers, gives = os.pipe()
         self.words, says = os.pipe()
 
         def life() -> None:
-            child.serve(lambda _: subject_of(dataset), takes, gives)
+            child.serve(lambda spec: child.open_subject(spec, dataset, tokenizer), takes, gives)
 
         try:
             self.pid = fork.start(life, says, [self.orders, self.answers, self.words])
@@ -91,9 +91,9 @@ class Forked:
 Start = Callable[[], Process]
 
 
-def starter(spec: Mapping[str, object], dataset: Any) -> Start:  # noqa: ANN401 - any dataset
-    """What starts children for a target."""
-    return (lambda: Forked(dataset)) if "live" in spec else Fresh
+def starter(spec: Mapping[str, object], dataset: Any, tokenizer: Any = None) -> Start:  # noqa: ANN401 - any of them
+    """What starts children for a target: forks where they must inherit something that is alive."""
+    return (lambda: Forked(dataset, tokenizer)) if "live" in spec or tokenizer is not None else Fresh
 
 
 def stack_of(pid: int, descriptor: int) -> str:

@@ -29,6 +29,24 @@ def load_object(text: str) -> Any:  # noqa: ANN401 - whatever is there
     Raises:
         UsageError: There is no such module or name, or making it fails.
     """
+    found = find_object(text)
+    is_data = not isinstance(found, type) and (hasattr(found, "__getitem__") or hasattr(found, "__iter__"))
+    if not callable(found) or is_data:
+        return found
+    try:
+        return found()
+    except (Exception, SystemExit) as error:
+        msg = f"{text} is called without arguments to give the dataset, and that fails ({type(error).__name__}: {error})"
+        hint = "Name a dataset, or a function without arguments that gives one."
+        raise UsageError(msg, got=text, hint=hint) from error
+
+
+def find_object(text: str) -> Any:  # noqa: ANN401 - whatever is there
+    """The object that a name names, as it is.
+
+    Raises:
+        UsageError: There is no such module or name.
+    """
     home, _, name = text.rpartition(":")
     try:
         found: Any = _module(home)
@@ -40,15 +58,7 @@ def load_object(text: str) -> Any:  # noqa: ANN401 - whatever is there
             msg = f"{home} has nothing that is called {name}"
             raise UsageError(msg, got=text, hint=_HINT)
         found = getattr(found, part)
-    is_data = not isinstance(found, type) and (hasattr(found, "__getitem__") or hasattr(found, "__iter__"))
-    if not callable(found) or is_data:
-        return found
-    try:
-        return found()
-    except (Exception, SystemExit) as error:
-        msg = f"{text} is called without arguments to give the dataset, and that fails ({type(error).__name__}: {error})"
-        hint = "Name a dataset, or a function without arguments that gives one."
-        raise UsageError(msg, got=text, hint=hint) from error
+    return found
 
 
 def type_name(thing: object) -> str:

@@ -1,5 +1,7 @@
 import os
 import select
+import subprocess
+import sys
 
 from auditing import program
 
@@ -48,6 +50,18 @@ def test_it_tells_how_many_there_are_and_loads_what_it_is_told(tmp_path):
         assert (answer["event"], answer["index"], answer["record"]["findings"]) == ("loaded", 7, [])
         assert answer["record"]["times"]["load"]["wall_seconds"] >= 0 and answer["record"]["peak_bytes"] >= 0
         assert "times" in child.load(7, How(load=False))["record"]
+
+
+def test_without_a_parent_it_ends_before_it_runs_foreign_code(tmp_path):
+    """Its parent died before it could ask to be killed with it: here the number is another's."""
+    done = tmp_path / "done"
+    name = program(tmp_path, f"open({str(done)!r}, 'w')")
+    order = wire.encode({"spec": {"object": name}, "memory_bytes": None}) + wire.encode({"index": 0, "how": HOW})
+    code = "import sys; from fastfeed.auditor.running.child import main; main()"
+    for parent, ends, loaded in ((1, 1, False), (os.getpid(), 0, True)):
+        command = [sys.executable, "-c", code, str(parent)]
+        process = subprocess.run(command, input=order, capture_output=True, timeout=DEADLINE_SECONDS, check=False)
+        assert (process.returncode, done.exists()) == (ends, loaded), process.stderr
 
 
 def test_what_samples_print_and_ask_does_not_disturb(tmp_path):
