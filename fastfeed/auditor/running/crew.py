@@ -6,7 +6,6 @@ A child that dies takes no sample along but the one that it was at, and that one
 import logging
 import os
 import selectors
-import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ from fastfeed.auditor.running.process import Process, Start, stack_of, told_stac
 from fastfeed.auditor.running.subject import HOW, How
 from fastfeed.errors import WorkerDied
 from fastfeed.source import wire
-from fastfeed.units import format_count, format_seconds
+from fastfeed.units import format_count, format_seconds, format_signal
 
 LOG = logging.getLogger("fastfeed.audit")
 _AHEAD = ((0.01, 8), (0.25, 2))
@@ -363,7 +362,7 @@ def _drained(descriptor: int) -> bytes:
 
 def _how(code: int) -> str:
     """How a process ended, in words."""
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"was killed by {format_signal(-code)}" if code < 0 else f"ended with exit code {code}"
 
 
 def _crashed(how: str, words: str) -> str:

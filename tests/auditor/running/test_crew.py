@@ -16,6 +16,7 @@ EACH = {  # what a sample does, the code, and words of the text
     "os._exit(9)": ("crash", "its process ended with exit code 9, twice"),
     "os.kill(os.getpid(), signal.SIGKILL)": ("crash", "the kernel kills so when memory runs out"),
     "os.abort()": ("crash", "SIGABRT"),
+    "os.kill(os.getpid(), 40)": ("crash", "its process was killed by signal 40, twice"),
     "time.sleep(1000)": ("hang", "it stood in __getitem__"),
     "bytearray(1 << 40)": ("memory", "MemoryError"),
     "raise IndexError('mine')": ("stops-early", "IndexError: mine"),
@@ -51,10 +52,10 @@ def test_exactly_one_sample_is_named_and_the_others_are_loaded(tmp_path, does, c
 
 @pytest.mark.long
 def test_all_of_them_in_one_run(tmp_path):
-    body = "\n".join(f"if index == {5 * at}:\n    {does}" for at, does in enumerate(EACH))
+    body = "\n".join(f"if index == {4 * at}:\n    {does}" for at, does in enumerate(EACH))
     found = run(crew_of(program(tmp_path, body), count=2, kill_seconds=1.0, memory_bytes=1 << 30), range(40))
     codes = {index: [one.code.name for one in record.findings] for index, record in found.items() if record.findings}
-    assert codes == {5 * at: [code] for at, (code, _) in enumerate(EACH.values())}
+    assert codes == {4 * at: [code] for at, (code, _) in enumerate(EACH.values())}
     assert sorted(found) == list(range(40))
 
 
