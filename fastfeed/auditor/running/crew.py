@@ -19,7 +19,7 @@ from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE, HANG, TAKES_LONG
 from fastfeed.auditor.running.limits import Limits, Spread
-from fastfeed.auditor.running.process import Process, Start, stack_of, told_stack
+from fastfeed.auditor.running.process import Process, Start, has_ended, stack_of, told_stack
 from fastfeed.auditor.running.subject import HOW, How
 from fastfeed.errors import WorkerDied
 from fastfeed.source import wire
@@ -29,9 +29,11 @@ LOG = logging.getLogger("fastfeed.audit")
 _AHEAD = ((0.01, 8), (0.25, 2))
 """(seconds that a sample takes, samples that a child has): it goes on with the next while this process takes in the last. Of
 samples that take longer it has one, so that nobody waits long for the last ones, or when time is up."""
-_WORDS_BYTES = 8000
+_WORDS_BYTES, _RAISED_CHARACTERS = 8000, 300
 _LOOK_SECONDS = 1.0
 """How often it is looked whether one hangs."""
+_END_SECONDS = 1.0
+"""A process that ends closes its pipes first; after this time it is not about to end."""
 _FEW = 64
 """So many samples are measured again by one child: it is not disturbed by others, and they need not be started."""
 _MOST_ASIDE = 8
@@ -269,14 +271,16 @@ class Crew:
             text = f"a process {task.how_it_died} at it, after {format_count(task.behind, 'other')}"
             record.findings.append(Finding(CRASH_ONCE, text))
         if child.stood is not None:
-            text = f"it took {format_seconds(took)}; meanwhile it stood in {child.stood}"
+            text = f"it took {format_seconds(took)}; meanwhile {child.stood}"
             record.findings.append(Finding(TAKES_LONG, text))
             self._dismiss(child)  # another has its place, and what it had besides
         return record
 
     def _died(self, child: _Child) -> Iterator[SampleRecord]:
+        ended = has_ended(child.process.pid, within_seconds=_END_SECONDS)
         rest = _drained(child.process.words)
-        how = _how(self._dismiss(child))
+        code = self._dismiss(child)
+        how = _how(code) if ended else "closed the pipe by which it answers"
         words = (child.words + rest).decode(errors="replace")
         if not child.ready:
             raise _unable(how, words)
@@ -317,7 +321,9 @@ class Crew:
         """Speak of samples that take long, and end those that take too long."""
         now = time.monotonic()
         for child in list(self._children):
-            if not child.tasks or not child.ready:
+            if self._left_its_pipe_open(child):
+                yield from self._died(child)
+            elif not child.tasks or not child.ready:
                 continue
             took = now - child.began
             if took > self._limits.end_after(self._spread):
@@ -325,17 +331,23 @@ class Crew:
             elif child.stood is None and took > self._limits.speak_after(self._spread):
                 self._speak(child, took)
 
+    def _left_its_pipe_open(self, child: _Child) -> bool:
+        """Whether it has ended and all that it answered was heard: a process that its code has forked holds the pipe."""
+        if not has_ended(child.process.pid):
+            return False
+        return not any(key.data == (child, "answers") for key, _ in self._selector.select(0))
+
     def _speak(self, child: _Child, took: float) -> None:
         task = self._put_aside(child)
         end = format_seconds(self._limits.end_after(self._spread))
         LOG.warning(
-            "sample %d takes long: %s so far, it stands in %s. It is ended after %s (--kill-after); others go on.",
+            "sample %d takes long: %s so far; %s. It is ended after %s (--kill-after); others go on.",
             task.index, format_seconds(took), child.stood, end,
         )  # fmt: skip
 
     def _put_aside(self, child: _Child) -> Task:
         """Note where a child stands; others get what it has besides."""
-        child.stood = stack_of(child.process.pid, child.stack) or "no Python code"
+        child.stood = stack_of(child.process.pid, child.stack)
         task, *others = child.tasks
         self._again.extend(others)
         child.tasks = deque([task])
@@ -344,7 +356,7 @@ class Crew:
     def _ended(self, child: _Child, took: float) -> Iterator[SampleRecord]:
         task = child.tasks[0] if child.stood is not None else self._put_aside(child)
         self._dismiss(child)
-        text = f"it was ended after {format_seconds(took)}; it stood in {child.stood}"
+        text = f"it was ended after {format_seconds(took)}; {child.stood}"
         yield from self._given_up(task, Finding(HANG, text))
 
 
@@ -368,7 +380,15 @@ def _how(code: int) -> str:
 def _crashed(how: str, words: str) -> str:
     stood = told_stack(words)
     memory = "; the kernel kills so when memory runs out" if how.endswith("SIGKILL") else ""
-    return f"its process {how}, twice{memory}" + (f"; it stood in {stood}" if stood else "")
+    raised = "" if stood else _raised(words)
+    last = f"; it stood in {stood}" if stood else f"; it said {raised}" if raised else ""
+    return f"its process {how}, twice{memory}{last}"
+
+
+def _raised(words: str) -> str:
+    """The last line of the last Python traceback among a process's words; empty without any."""
+    _, traceback, rest = words.rpartition("Traceback (most recent call last):")
+    return rest.strip().rpartition("\n")[2][:_RAISED_CHARACTERS] if traceback else ""
 
 
 def _unable(how: str, words: str) -> WorkerDied:

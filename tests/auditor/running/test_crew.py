@@ -18,6 +18,13 @@ EACH = {  # what a sample does, the code, and words of the text
     "os.abort()": ("crash", "SIGABRT"),
     "os.kill(os.getpid(), 40)": ("crash", "its process was killed by signal 40, twice"),
     "time.sleep(1000)": ("hang", "it stood in __getitem__"),
+    "os.kill(os.getpid(), signal.SIGSTOP)": ("hang", " s; it did not answer the signal that asks for its stack"),
+    "os.closerange(3, 256)": (
+        "crash",
+        "its process ended with exit code 1, twice; it said OSError: [Errno 9] Bad file descriptor",
+    ),
+    "os.closerange(3, 256) or time.sleep(1000)": ("crash", "its process closed the pipe by which it answers, twice"),
+    "os.fork() and os._exit(7) or time.sleep(1000)": ("crash", "its process ended with exit code 7, twice"),
     "bytearray(1 << 40)": ("memory", "MemoryError"),
     "raise IndexError('mine')": ("stops-early", "IndexError: mine"),
 }
@@ -41,7 +48,7 @@ def test_the_longer_samples_take_the_fewer_a_child_has(seconds, ahead):
 @pytest.mark.parametrize(("does", "code", "words"), [(does, *told) for does, told in EACH.items()], ids=list(EACH))
 def test_exactly_one_sample_is_named_and_the_others_are_loaded(tmp_path, does, code, words):
     name = program(tmp_path, f"if index == 17:\n    {does}")
-    found = run(crew_of(name, count=2, kill_seconds=1.0, memory_bytes=1 << 30), range(40))
+    found = run(crew_of(name, count=2, kill_seconds=3.0, memory_bytes=1 << 30), range(40))
     assert sorted(found) == list(range(40))
     flagged = {index: record.findings for index, record in found.items() if record.findings}
     assert list(flagged) == [17]
@@ -52,10 +59,10 @@ def test_exactly_one_sample_is_named_and_the_others_are_loaded(tmp_path, does, c
 
 @pytest.mark.long
 def test_all_of_them_in_one_run(tmp_path):
-    body = "\n".join(f"if index == {4 * at}:\n    {does}" for at, does in enumerate(EACH))
-    found = run(crew_of(program(tmp_path, body), count=2, kill_seconds=1.0, memory_bytes=1 << 30), range(40))
+    body = "\n".join(f"if index == {2 * at}:\n    {does}" for at, does in enumerate(EACH))
+    found = run(crew_of(program(tmp_path, body), count=2, kill_seconds=3.0, memory_bytes=1 << 30), range(40))
     codes = {index: [one.code.name for one in record.findings] for index, record in found.items() if record.findings}
-    assert codes == {4 * at: [code] for at, (code, _) in enumerate(EACH.values())}
+    assert codes == {2 * at: [code] for at, (code, _) in enumerate(EACH.values())}
     assert sorted(found) == list(range(40))
 
 
