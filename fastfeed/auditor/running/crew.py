@@ -32,6 +32,8 @@ samples that take longer it has one, so that nobody waits long for the last ones
 _WORDS_BYTES, _RAISED_CHARACTERS = 8000, 300
 _LOOK_SECONDS = 1.0
 """How often it is looked whether one hangs."""
+_MOST_FALSE_STARTS = 3
+"""Children in a row that are killed before they can load anything: then it is no chance."""
 _END_SECONDS = 1.0
 """A process that ends closes its pipes first; after this time it is not about to end."""
 _FEW = 64
@@ -100,6 +102,8 @@ class Crew:
         self._children: list[_Child] = []
         self._again: deque[Task] = deque()
         """Samples whose process died; and those that it had behind them."""
+        self._false_starts = 0
+        """Children in a row that were killed before they could load anything."""
         self._crashes = 0
         self._fine: Task | None = None
         """The last one that was loaded."""
@@ -132,6 +136,8 @@ class Crew:
         while not first.ready:
             for _ in self._hear(None):
                 pass
+            if first not in self._children:
+                first = self._hire()
         if self.count is None:
             self._stream, self._wanted = True, 1
         return self.count
@@ -248,6 +254,7 @@ class Crew:
         match head["event"]:
             case "ready":
                 child.ready, child.stack, self.count = True, head["stack"], head["count"]
+                self._false_starts = 0
                 child.began = time.monotonic()  # its start is not its first sample's
             case "loaded" | "end":
                 task = child.tasks.popleft()
@@ -283,7 +290,8 @@ class Crew:
         how = _how(code) if ended else "closed the pipe by which it answers"
         words = (child.words + rest).decode(errors="replace")
         if not child.ready:
-            raise _unable(how, words)
+            self._not_begun(child, how, words, by_signal=ended and code < 0)
+            return
         if not child.tasks:
             return  # killed while it had nothing to do: nothing is lost
         task = child.tasks.popleft()
@@ -298,6 +306,13 @@ class Crew:
         else:
             self._suspect_all(how, words)
             yield from self._given_up(task, Finding(CRASH, _crashed(how, words)))
+
+    def _not_begun(self, child: _Child, how: str, words: str, *, by_signal: bool) -> None:
+        """One died before it could load a sample. Others get what it had if it was killed: by the kernel, for memory, say."""
+        self._false_starts += 1
+        if not by_signal or self._false_starts >= _MOST_FALSE_STARTS:
+            raise _unable(how, words)
+        self._again.extendleft(reversed(child.tasks))
 
     def _suspect_all(self, how: str, words: str) -> None:
         """After many crashes in a row it may be the machine: a sample that was loaded before tells."""

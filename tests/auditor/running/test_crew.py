@@ -1,4 +1,5 @@
 import logging
+import os
 
 import pytest
 from auditing import children, crew_of, program
@@ -113,6 +114,26 @@ def test_when_nothing_can_be_loaded_any_more_it_is_the_machine(tmp_path):
 def test_a_child_that_cannot_start(tmp_path):
     (tmp_path / "dies.py").write_text("import os\nprint('why', flush=True)\nos._exit(5)\n")
     with crew_of(f"{tmp_path}/dies.py:make") as crew, pytest.raises(WorkerDied, match=r"before it could load any sample.*why"):
+        crew.prepare()
+
+
+def test_a_child_that_is_killed_while_it_starts_is_replaced(tmp_path):
+    marker = str(tmp_path / "marker")
+    name = program(tmp_path, "return index")
+    path = tmp_path / "bad.py"
+    once = f"if not os.path.exists({marker!r}):\n    open({marker!r}, 'w').close()\n    os.kill(0, signal.SIGKILL)\n"
+    path.write_text(f"import os, signal\n{once}{path.read_text()}")
+    with crew_of(name) as crew:
+        assert crew.prepare() == 40
+        os.unlink(marker)
+        crew._dismiss(crew._children[0])
+        assert sorted(record.index for record in crew.run(Task(index) for index in range(10))) == list(range(10))
+    assert not children()
+
+
+def test_children_that_are_killed_each_time_are_no_chance(tmp_path):
+    (tmp_path / "dies.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    with crew_of(f"{tmp_path}/dies.py:make") as crew, pytest.raises(WorkerDied, match="SIGKILL before it could load any"):
         crew.prepare()
 
 
