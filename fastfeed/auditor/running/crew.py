@@ -18,18 +18,18 @@ from fastfeed.auditor.judging.noise import Beat
 from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE, HANG, TAKES_LONG
+from fastfeed.auditor.running.lastwords import CLOSED, crashed, drained, hopeless, how_ended, unable
 from fastfeed.auditor.running.limits import Limits, Spread
-from fastfeed.auditor.running.process import Process, Start, has_ended, stack_of, told_stack
+from fastfeed.auditor.running.process import Process, Start, has_ended, stack_of
 from fastfeed.auditor.running.subject import HOW, How
-from fastfeed.errors import WorkerDied
 from fastfeed.source import wire
-from fastfeed.units import format_count, format_seconds, format_signal
+from fastfeed.units import format_count, format_seconds
 
 LOG = logging.getLogger("fastfeed.audit")
 _AHEAD = ((0.01, 8), (0.25, 2))
 """(seconds that a sample takes, samples that a child has): it goes on with the next while this process takes in the last. Of
 samples that take longer it has one, so that nobody waits long for the last ones, or when time is up."""
-_WORDS_BYTES, _RAISED_CHARACTERS = 8000, 300
+_WORDS_BYTES = 8000
 _LOOK_SECONDS = 1.0
 """How often it is looked whether one hangs."""
 _MOST_FALSE_STARTS = 3
@@ -285,9 +285,9 @@ class Crew:
 
     def _died(self, child: _Child) -> Iterator[SampleRecord]:
         ended = has_ended(child.process.pid, within_seconds=_END_SECONDS)
-        rest = _drained(child.process.words)
+        rest = drained(child.process.words)
         code = self._dismiss(child)
-        how = _how(code) if ended else "closed the pipe by which it answers"
+        how = how_ended(code) if ended else CLOSED
         words = (child.words + rest).decode(errors="replace")
         if not child.ready:
             self._not_begun(child, how, words, by_signal=ended and code < 0)
@@ -298,27 +298,27 @@ class Crew:
         if child.stood is None:
             self._again.extend(child.tasks)
         if task.probe:
-            raise _hopeless(how, words)
+            raise hopeless(how, words, _MOST_CRASHES)
         if task.found is not None:
             yield SampleRecord(task.index, findings=[task.found])
         elif task.how_it_died is None:  # what came before it may have done it: alone in a new process it gets a second chance
             self._again.appendleft(Task(task.index, task.how, how, child.loaded))
         else:
             self._suspect_all(how, words)
-            yield from self._given_up(task, Finding(CRASH, _crashed(how, words)))
+            yield from self._given_up(task, Finding(CRASH, crashed(how, words)))
 
     def _not_begun(self, child: _Child, how: str, words: str, *, by_signal: bool) -> None:
         """One died before it could load a sample. Others get what it had if it was killed: by the kernel, for memory, say."""
         self._false_starts += 1
         if not by_signal or self._false_starts >= _MOST_FALSE_STARTS:
-            raise _unable(how, words)
+            raise unable(how, words)
         self._again.extendleft(reversed(child.tasks))
 
     def _suspect_all(self, how: str, words: str) -> None:
         """After many crashes in a row it may be the machine: a sample that was loaded before tells."""
         self._crashes += 1
         if self._crashes >= _MOST_CRASHES and self._fine is None:
-            raise _hopeless(how, words)
+            raise hopeless(how, words, _MOST_CRASHES)
         if self._crashes == _MOST_CRASHES and self._fine is not None and not self._stream:
             self._again.appendleft(Task(self._fine.index, self._fine.how, probe=True))
 
@@ -373,45 +373,3 @@ class Crew:
         self._dismiss(child)
         text = f"it was ended after {format_seconds(took)}; {child.stood}"
         yield from self._given_up(task, Finding(HANG, text))
-
-
-def _drained(descriptor: int) -> bytes:
-    """What a dead process has said and nobody has read; one that it started may hold the pipe open: nothing waits for that."""
-    os.set_blocking(descriptor, False)
-    found = b""
-    try:
-        while data := os.read(descriptor, 1 << 16):
-            found += data
-    except BlockingIOError:
-        return found
-    return found
-
-
-def _how(code: int) -> str:
-    """How a process ended, in words."""
-    return f"was killed by {format_signal(-code)}" if code < 0 else f"ended with exit code {code}"
-
-
-def _crashed(how: str, words: str) -> str:
-    stood = told_stack(words)
-    memory = "; the kernel kills so when memory runs out" if how.endswith("SIGKILL") else ""
-    raised = "" if stood else _raised(words)
-    last = f"; it stood in {stood}" if stood else f"; it said {raised}" if raised else ""
-    return f"its process {how}, twice{memory}{last}"
-
-
-def _raised(words: str) -> str:
-    """The last line of the last Python traceback among a process's words; empty without any."""
-    _, traceback, rest = words.rpartition("Traceback (most recent call last):")
-    return rest.strip().rpartition("\n")[2][:_RAISED_CHARACTERS] if traceback else ""
-
-
-def _unable(how: str, words: str) -> WorkerDied:
-    msg = f"a child process {how} before it could load any sample"
-    return WorkerDied(msg, got=words.strip()[-2000:] or "nothing on stderr")
-
-
-def _hopeless(how: str, words: str) -> WorkerDied:
-    msg = f"{_MOST_CRASHES} samples in a row killed the process that loaded them, and no other could be loaded: the last {how}"
-    hint = "It seems to be the machine, or the code, rather than the samples: try one of them alone."
-    return WorkerDied(msg, got=words.strip()[-500:] or "nothing on stderr", hint=hint)

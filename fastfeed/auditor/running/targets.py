@@ -15,7 +15,7 @@ from fastfeed.archive.dataset import Archive, datasets_in
 from fastfeed.archive.manifest import FOLDER as INDEX_FOLDER
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.codes import LEFT_OUT, SPECIAL
+from fastfeed.auditor.running.codes import LEFT_OUT, SPECIAL, UNREADABLE
 from fastfeed.auditor.running.parts import FILES, PACKED, TARS, PartSpec
 from fastfeed.config import PackConfig, RowConfig
 from fastfeed.errors import NotADataset, SourceAmbiguous, UsageError
@@ -165,6 +165,7 @@ def _files(place: str, listing: Listing) -> Target:
     draft, splits, why = _draft(listing)
     before = [_special(item) for item in listing.left_out if item.kind == "special"]
     before += [_leftover(item) for item in listing.left_out if _is_leftover(item)]
+    before += _closed_folders(listing)
     others = Counter(item.kind for item in listing.left_out if item.kind != "special" and not _is_leftover(item))
     if others:
         why.append("not looked at: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(others.items())))
@@ -221,6 +222,18 @@ def _class_folders(listing: Listing, draft: Draft, splits: tuple[str, ...]) -> f
 
 def _special(item: LeftOut) -> SampleRecord:
     return SampleRecord(-1, path=item.source, findings=[Finding(SPECIAL, item.why)])
+
+
+def _closed_folders(listing: Listing) -> list[SampleRecord]:
+    """Folders that cannot be listed: nobody knows what is in them. Files that cannot be read are samples, and say so."""
+    if not listing.unreadable:
+        return []
+    folders = set(listing.folders)
+    return [
+        SampleRecord(-1, path=item.source, findings=[Finding(UNREADABLE, f"this folder cannot be listed: {item.why}")])
+        for item in listing.unreadable
+        if item.source in folders
+    ]
 
 
 def _is_leftover(item: LeftOut) -> bool:
