@@ -113,9 +113,11 @@ class _Job:
 
     def run(self) -> None:
         """Load what is still to be loaded, then measure again what seems slow."""
-        self._take_over()
         with self._crew() as crew:
             self.count = crew.prepare()
+            if self.count is not None:
+                self.journal.keep_below(self.count)
+            self._take_over()
             self._stream = self.count is None
             if self._stream:
                 self.notes.append("a stream is read by one process, from its beginning")

@@ -14,6 +14,8 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms.v2 import ToImage
 
 import fastfeed
+from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.running.journal import Journal
 from fastfeed.errors import UsageError
 from fastfeed.sample import SkipList
 
@@ -192,6 +194,23 @@ def test_after_a_kill_the_same_call_goes_on(tmp_path):
     again = seen.read_text().split()[len(begun) :]
     assert len(set(again)) == 40 - kept
     assert not (tmp_path / "report.jsonl.partial").exists()
+
+
+def test_a_dataset_that_has_become_shorter_has_no_records_of_what_is_gone(tmp_path):
+    report, size = tmp_path / "report.jsonl", tmp_path / "size"
+    name = program(tmp_path, "pass")
+    (tmp_path / "bad.py").write_text(
+        (tmp_path / "bad.py").read_text() + f"\ndef make():\n    return Bad(int(open({str(size)!r}).read()))\n"
+    )
+    identity = {"target": name, "digest": None, "fast": False, "hidden": False}
+    with Journal(str(report), identity) as journal:
+        for index in range(30):
+            journal.add(SampleRecord(index))
+    size.write_text("10")
+    result = fastfeed.audit(name, jsonl=report)
+    assert (result.samples, result.audited) == (10, 10)
+    assert any(note.startswith("10 samples taken over") for note in result.notes)
+    assert [line["index"] for line in lines_of(report)] == list(range(10))
 
 
 def test_nothing_is_written_to_what_is_audited(tmp_path):
