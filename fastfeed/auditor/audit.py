@@ -11,6 +11,7 @@ from fastfeed.auditor.finding import Finding, Severity
 from fastfeed.auditor.judging.judge import judge_ledger
 from fastfeed.auditor.judging.ledger import Ledger
 from fastfeed.auditor.judging.noise import Beat, Noise
+from fastfeed.auditor.places import prove_places
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.report.baseline import Baseline
 from fastfeed.auditor.report.gather import Gathered
@@ -24,10 +25,9 @@ from fastfeed.auditor.running.sampling import at_most, positions
 from fastfeed.auditor.running.subject import How
 from fastfeed.auditor.running.targets import FOLDER, Target, find_target
 from fastfeed.auditor.running.tokenizing import name_of
-from fastfeed.auditor.showing import KILL_SECONDS, prove_writable, write_page
+from fastfeed.auditor.showing import KILL_SECONDS, write_page
 from fastfeed.auditor.together import Together, of_tars
 from fastfeed.disk import disk_error
-from fastfeed.errors import UsageError
 from fastfeed.machine import memory, processors
 from fastfeed.sample import SkipEntry, SkipList
 from fastfeed.trace import QUIET, Progress
@@ -75,11 +75,8 @@ def audit(
     """
     config = audit_config(options)
     found = find_target(target, progress, hidden=config.hidden, root=config.root, rows=config.rows)
-    for path in (jsonl, skip_list, html):
-        _prove_apart(found, path)
+    prove_places(found, {"jsonl": jsonl, "skip_list": skip_list, "html": html})
     page_path = None if html is None else os.path.abspath(os.fsdecode(html))
-    if page_path is not None:
-        prove_writable(page_path)
     baseline = None if config.baseline is None else Baseline(os.fsdecode(config.baseline))
     identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden,
                 "tokenizer": name_of(config.tokenizer), "rows": asdict(config.rows)}  # fmt: skip
@@ -95,20 +92,6 @@ def audit(
         if job.complete:
             journal.publish(job.records_of_set())
     return result
-
-
-def _prove_apart(target: Target, path: str | os.PathLike[str] | None) -> None:
-    """Whether a file that is written lies outside of what is audited.
-
-    Raises:
-        UsageError: It lies inside.
-    """
-    if path is None or not os.path.isdir(target.name):
-        return
-    root, place = os.path.realpath(target.name), os.path.realpath(os.fsdecode(path))
-    if os.path.commonpath([root, place]) == root:
-        msg = "this file lies in what is audited, to which nothing is written"
-        raise UsageError(msg, path=place, hint="Name a file elsewhere.")
 
 
 class _Job:
@@ -136,9 +119,11 @@ class _Job:
 
     def run(self) -> None:
         """Load what is still to be loaded, then measure again what seems slow."""
-        self._take_over()
         with self._crew() as crew:
             self.count = crew.prepare()
+            if self.count is not None:
+                self.journal.keep_below(self.count)
+            self._take_over()
             self._stream = self.count is None
             if self._stream:
                 self.notes.append("a stream is read by one process, from its beginning")

@@ -20,6 +20,7 @@ from fastfeed.config import package_folder
 from fastfeed.errors import WorkerDied
 from fastfeed.source import wire
 from fastfeed.source.wire import Message, Task
+from fastfeed.units import format_signal
 
 _TAIL_BYTES = 4000
 _AHEAD = 2
@@ -269,7 +270,7 @@ def _died(worker: _Worker) -> WorkerDied:
     rest = worker.pipe("stderr").read()
     complaint = (worker.complaint + rest).decode(errors="replace").strip()
     if code < 0:
-        how = f"was killed by {signal.Signals(-code).name}"
+        how = f"was killed by {format_signal(-code)}"
         hint = "The kernel kills so when memory runs out: try fewer --workers. " if code == -signal.SIGKILL else ""
     else:
         how, hint = f"ended with exit code {code}", ""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms.v2 import ToImage
 
 import fastfeed
+from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.running.journal import Journal
+from fastfeed.config import RowConfig
 from fastfeed.errors import UsageError
 from fastfeed.sample import SkipList
 
@@ -185,8 +189,10 @@ def test_a_live_dataset():
             return threading.Lock()  # nothing that passes a pipe
 
     result = fastfeed.audit(Live(), workers=2)
-    assert {one.code: one.examples[0][0] for one in result.found} == {"crash": "sample 7", "fails": "sample 9"}
-    assert (result.samples, result.audited, result.errors) == (20, 20, 2)
+    assert {one.code: (one.count, one.examples[0][0]) for one in result.found} == {
+        "crash": (1, "sample 7"), "fails": (1, "sample 9"), "unpicklable": (18, "sample 0"),
+    }  # fmt: skip
+    assert (result.samples, result.audited) == (20, 20)
     assert not children()
 
 
@@ -265,6 +271,23 @@ def test_after_a_kill_the_same_call_goes_on(tmp_path):
     again = seen.read_text().split()[len(begun) :]
     assert len(set(again)) == 40 - kept
     assert not (tmp_path / "report.jsonl.partial").exists()
+
+
+def test_a_dataset_that_has_become_shorter_has_no_records_of_what_is_gone(tmp_path):
+    report, size = tmp_path / "report.jsonl", tmp_path / "size"
+    name = program(tmp_path, "pass")
+    (tmp_path / "bad.py").write_text(
+        (tmp_path / "bad.py").read_text() + f"\ndef make():\n    return Bad(int(open({str(size)!r}).read()))\n"
+    )
+    identity = {"target": name, "digest": None, "fast": False, "hidden": False, "tokenizer": None, "rows": asdict(RowConfig())}
+    with Journal(str(report), identity) as journal:
+        for index in range(30):
+            journal.add(SampleRecord(index))
+    size.write_text("10")
+    result = fastfeed.audit(name, jsonl=report)
+    assert (result.samples, result.audited) == (10, 10)
+    assert any(note.startswith("10 samples taken over") for note in result.notes)
+    assert [line["index"] for line in lines_of(report)] == list(range(10))
 
 
 def test_nothing_is_written_to_what_is_audited(tmp_path):

@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import tempfile
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from types import TracebackType
@@ -16,11 +15,11 @@ from typing import Any, BinaryIO, Self
 
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.catalogue import CODES
+from fastfeed.auditor.running.offsets import Offsets
 from fastfeed.disk import disk_error, publish, remove
 from fastfeed.errors import DestinationBusy, DestinationOccupied
 
 SUFFIX = ".partial"
-_NONE = -1
 
 
 class Journal:
@@ -38,16 +37,15 @@ class Journal:
 
     def __init__(self, report: str | None, identity: Mapping[str, object]) -> None:
         self.report = None if report is None else os.path.abspath(report)
-        self._starts = array("q")
-        """Where the record of a sample begins; _NONE where there is none."""
-        self._count = 0
+        self._starts = Offsets()
+        """Where the record of a sample begins."""
         self.notes: list[str] = []
         """Why what an earlier audit left here could not be continued; that there is no lock."""
         try:
             self._file = self._open(json.loads(json.dumps(identity)))
         except OSError as error:
             raise disk_error(f"{error.filename or report}: {error.strerror}", error.errno, self._folder()) from error
-        self.kept = self._count
+        self.kept = len(self._starts)
         """Records of an earlier audit that was interrupted."""
 
     def _folder(self) -> str:
@@ -69,7 +67,7 @@ class Journal:
         return file
 
     def _continue(self, file: BinaryIO, identity: object, head: bytes) -> None:
-        """Take over what an audit of the same has left; a line that is torn is cut off."""
+        """Take over what an audit of the same has left; a line that is torn is cut off, with all behind it."""
         first = file.readline()
         if first and first != head:
             before = _head(first, str(self.report))
@@ -82,9 +80,10 @@ class Journal:
             return
         at = len(head)
         for line in file:
-            if not line.endswith(b"\n"):
+            index = _index(line)
+            if index is None:
                 break
-            self._put(json.loads(line)["index"], at)
+            self._starts[index] = at
             at += len(line)
         file.seek(at)
         file.truncate()
@@ -97,10 +96,10 @@ class Journal:
 
     # ------------------------------------------------------------------------------------------------ records
     def __len__(self) -> int:
-        return self._count
+        return len(self._starts)
 
     def __contains__(self, index: int) -> bool:
-        return index < len(self._starts) and self._starts[index] != _NONE
+        return index in self._starts
 
     def add(self, record: SampleRecord) -> None:
         """Note a record; it replaces an earlier one of the same sample.
@@ -114,14 +113,11 @@ class Journal:
             self._file.flush()
         except OSError as error:
             raise disk_error(f"the report: {error.strerror}", error.errno, self._folder()) from error
-        self._put(record.index, at)
+        self._starts[record.index] = at
 
-    def _put(self, index: int, at: int) -> None:
-        missing = index + 1 - len(self._starts)
-        if missing > 0:
-            self._starts.extend([_NONE] * max(missing, len(self._starts) // 8))
-        self._count += self._starts[index] == _NONE
-        self._starts[index] = at
+    def keep_below(self, count: int) -> None:
+        """Forget kept records of samples that there are no more, and of what is no sample, which is noted anew."""
+        self.kept -= self._starts.drop_from(count)
 
     def get(self, index: int) -> SampleRecord:
         """The record of a sample that has one."""
@@ -130,9 +126,8 @@ class Journal:
 
     def __iter__(self) -> Iterator[SampleRecord]:
         """All records, by position."""
-        for index, at in enumerate(self._starts):
-            if at != _NONE:
-                yield self.get(index)
+        for index in self._starts:
+            yield self.get(index)
 
     def publish(self, more: Iterable[SampleRecord] = ()) -> None:
         """Write the report, whole or not at all, and forget the rest.
@@ -152,10 +147,9 @@ class Journal:
             raise disk_error(f"{self.report}: {error.strerror}", error.errno, self._folder()) from error
 
     def _write(self, target: BinaryIO, more: Iterable[SampleRecord]) -> None:
-        for at in self._starts:
-            if at != _NONE:
-                self._file.seek(at)
-                target.write(self._file.readline())
+        for index in self._starts:
+            self._file.seek(self._starts[index])
+            target.write(self._file.readline())
         target.writelines(json.dumps(record.as_json()).encode() + b"\n" for record in more)
 
 
@@ -169,6 +163,14 @@ def _lock(descriptor: int, report: str) -> list[str]:
     except OSError as error:
         return [f"the report's file system gives no lock ({error.strerror}): make sure that no other audit writes it"]
     return []
+
+
+def _index(line: bytes) -> int | None:
+    """The position in a record's line; None of one that is torn, or that a power cut has left as zeros."""
+    try:
+        return int(json.loads(line)["index"]) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
 
 
 def _head(line: bytes, report: str) -> Any:  # noqa: ANN401 - JSON

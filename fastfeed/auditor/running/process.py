@@ -18,6 +18,8 @@ _STACK_SECONDS = 2.0
 _POLL_SECONDS = 0.01
 _FRAME = re.compile(r'File "(.+)", line (\d+) in (\S+)')
 _SHOWN_FRAMES = 4
+_ENDED = (b"Z", b"X")
+"""States of a process in /proc/PID/stat."""
 
 
 class Process(Protocol):
@@ -97,7 +99,7 @@ def starter(spec: Mapping[str, object], dataset: Any, tokenizer: Any = None) -> 
 
 
 def stack_of(pid: int, descriptor: int) -> str:
-    """Where a process stands in Python, in one line; it goes on meanwhile.
+    """Where a process stands in Python, in one line ("it stood in ..."), or why that is unknown; it goes on meanwhile.
 
     Args:
         pid: Of a child of ours.
@@ -114,10 +116,31 @@ def stack_of(pid: int, descriptor: int) -> str:
                 file.seek(before)
                 text = file.read().decode(errors="replace")
             if told := told_stack(text):
-                return told
+                return f"it stood in {told}"
     except OSError as error:  # it has just ended, or may not be looked into
-        return f"its stack cannot be seen ({error.strerror})"
-    return "it does not answer the signal that asks for its stack"
+        return f"its stack could not be seen ({error.strerror})"
+    return "it did not answer the signal that asks for its stack"
+
+
+def has_ended(pid: int, *, within_seconds: float = 0.0) -> bool:
+    """Whether a process has ended, be it waited for or not.
+
+    Its pipes do not tell: it may have closed them itself, and one that it has forked may hold them open.
+
+    Args:
+        pid: Of a child of ours.
+        within_seconds: For so long it is waited for.
+    """
+    deadline = time.monotonic() + within_seconds
+    while True:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                state = file.read().rpartition(b")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state in _ENDED or time.monotonic() > deadline:
+            return state in _ENDED
+        time.sleep(_POLL_SECONDS)
 
 
 def told_stack(text: str) -> str:

@@ -72,7 +72,7 @@ def clocked(record: SampleRecord, load: Callable[[Stages], object]) -> bool:
     try:
         with clock:
             load(stages)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a dataset raises is a finding
+    except BaseException as error:  # noqa: BLE001 - whatever a dataset raises is a finding; Ctrl-C does not come here
         code = next((code for kind, code in _CODES if isinstance(error, kind)), FAILS)
         record.findings.append(Finding(code, told(error) if isinstance(error, FastfeedError) else told_error(error)))
         return False

@@ -190,6 +190,7 @@ def _files(place: str, listing: Listing) -> Target:
     draft, splits, why = _draft(listing)
     told = [(item, _told_of(item, root, splits, classes=draft.classes is not None)) for item in listing.left_out]
     before = [SampleRecord(-1, path=item.source, findings=[found]) for item, found in told if found is not None]
+    before += _closed_folders(listing)
     others = Counter(item.kind for item, found in told if found is None)
     if others:
         why.append("not looked at: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(others.items())))
@@ -263,6 +264,18 @@ def _told_of(item: LeftOut, root: str, splits: tuple[str, ...], *, classes: bool
     home, _, _ = item.source.rpartition("/")
     is_class = classes and home in (splits or ("",)) and os.path.isdir(os.path.join(root, item.source))
     return Finding(JUNK_CLASS, f"{item.why}; fastfeed leaves it out") if is_class else None
+
+
+def _closed_folders(listing: Listing) -> list[SampleRecord]:
+    """Folders that cannot be listed: nobody knows what is in them. Files that cannot be read are samples, and say so."""
+    if not listing.unreadable:
+        return []
+    folders = set(listing.folders)
+    return [
+        SampleRecord(-1, path=item.source, findings=[Finding(UNREADABLE, f"this folder cannot be listed: {item.why}")])
+        for item in listing.unreadable
+        if item.source in folders
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ lists, tables, JSON lines

@@ -1,7 +1,10 @@
+import subprocess
+import sys
+
 from helpers import encoded, photo
 
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.examine import examine, rank, take_text, told, warm_up
+from fastfeed.auditor.running.examine import examine, rank, take_text, told
 from fastfeed.auditor.running.subject import HOW, How
 from fastfeed.errors import ShardDamaged
 
@@ -80,5 +83,17 @@ def test_errors_without_what_the_record_says_anyway():
     assert told(ValueError("x")) == "x"
 
 
-def test_warming_up_leaves_nothing():
-    warm_up()
+WARM = """
+from PIL import Image
+from fastfeed.auditor.looking.look import look
+from fastfeed.auditor.running.examine import warm_up
+warm_up()
+before = len(Image.OPEN)
+look(b"another that is no picture", "a.jpg")
+print(len(Image.OPEN) - before)
+"""
+
+
+def test_after_warming_up_nothing_is_loaded_for_the_first_sample_that_is_no_picture():
+    done = subprocess.run([sys.executable, "-c", WARM], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"

@@ -6,11 +6,13 @@ from helpers import make_photos, pack_photos
 from pyarrow import parquet
 
 import fastfeed
+from fastfeed.auditor.running import targets
 from fastfeed.auditor.running.child import open_subject
 from fastfeed.auditor.running.subject import HOW
 from fastfeed.auditor.running.targets import find_target
 from fastfeed.config import row_config
 from fastfeed.errors import NotADataset, UsageError
+from fastfeed.source.scan import LeftOut, scan
 
 
 def test_a_folder(tmp_path):
@@ -35,6 +37,16 @@ def test_what_is_no_sample_is_spoken_of_all_the_same(tmp_path):
     }  # fmt: skip
     assert "not looked at: 1 hidden" in target.why
     assert find_target(folder, hidden=True).what == "a folder of 7 files"
+
+
+def test_a_folder_that_cannot_be_listed_is_spoken_of(tmp_path):
+    listing = scan(make_photos(tmp_path / "photos"))
+    listing.unreadable = [  # as another than root meets them
+        LeftOut("dog", "unreadable", "Permission denied"), LeftOut("cat/000.jpg", "unreadable", "Permission denied"),
+    ]  # fmt: skip
+    (record,) = targets._files(str(tmp_path / "photos"), listing).before
+    assert (record.path, record.findings[0].code.name) == ("dog", "unreadable")
+    assert record.findings[0].text == "this folder cannot be listed: Permission denied"
 
 
 def test_classes_that_cannot_be_told(tmp_path):

@@ -106,6 +106,14 @@ def test_code_that_ends_the_program_is_named(tmp_path):
         load_object(f"{tmp_path}/called.py:make")
 
 
+def test_an_error_whose_text_cannot_be_made_is_told_all_the_same():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert told_error(Mute()) == "Mute, whose text cannot be made (RuntimeError)"
+
+
 def test_an_error_is_told_with_its_place():
     with pytest.raises(UsageError, match="has nothing") as caught:
         load_object("json:none")
