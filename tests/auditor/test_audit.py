@@ -189,7 +189,7 @@ def test_a_live_dataset():
             return threading.Lock()  # nothing that passes a pipe
 
     result = fastfeed.audit(Live(), workers=2)
-    assert {one.code: (one.count, one.examples[0][0]) for one in result.found} == {
+    assert {one.code: (one.samples, one.examples[0][0]) for one in result.found} == {
         "crash": (1, "sample 7"), "fails": (1, "sample 9"), "unpicklable": (18, "sample 0"),
     }  # fmt: skip
     assert (result.samples, result.audited) == (20, 20)
