@@ -62,7 +62,7 @@ def _transform() -> Any:  # noqa: ANN401 - a Compose
     return tv.Compose([tv.RandomResizedCrop(SIZE), tv.RandomHorizontalFlip(), tv.PILToTensor()])
 
 
-def _options(dataset: Any, order: Record) -> Record:
+def _options(dataset: Any, order: Record) -> Record:  # noqa: ANN401 - any dataset
     """What both loaders are given."""
     from torch.utils.data import RandomSampler
 
