@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 import torch
 import torchvision.transforms as v1
-from fusing import assert_same, by_cjpeg, edges, fused, jpeg, levels, noisy, photos, unfused, with_segment
+from fusing import assert_same, by_cjpeg, counted, edges, fused, jpeg, levels, noisy, photos, unfused, with_segment
 from helpers import encoded, flipped
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packing import needs_jpegtran
 from PIL import Image
 from torchvision.transforms import v2
 
 from fastfeed.feed.decode.images import Images
 from fastfeed.feed.fields import decode_rgb
-from fastfeed.jpegrows import scan_rows
+from fastfeed.jpegrows import from_column, scan_rows
+from fastfeed.packer.rows.transcode import index_rows
 
 CROP = v1.Compose([v1.RandomResizedCrop(32), v1.RandomHorizontalFlip(), v1.PILToTensor()])
 """A fifth of a picture, often: damage below it is not decoded."""
@@ -33,6 +35,21 @@ MOST_LEVELS, MEAN_LEVELS = 2, 0.05
 def test_real_photos_are_equal_bit_for_bit():
     for number, path in enumerate(photos(2)):
         assert_same(EXACT[number % len(EXACT)], path.read_bytes(), number, name=path.name)
+
+
+@needs_jpegtran
+@pytest.mark.parametrize("of_all", [pytest.param(5, marks=pytest.mark.long), 25])
+def test_real_photos_whose_rows_are_divided_are_equal_bit_for_bit(of_all):
+    divided = 0
+    for number, path in enumerate(photos(of_all)):
+        data, outcome = index_rows(path.read_bytes())
+        rows = from_column(outcome.starts) if outcome.starts else None
+        divided += rows is not None
+        with counted() as counts:
+            for images in EXACT:
+                assert_same(images, data, number, rows=rows, name=path.name)
+        assert rows is None or not counts, "none went another way"
+    assert divided > 15
 
 
 def test_real_photos_are_close():
