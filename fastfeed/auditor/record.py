@@ -1,14 +1,18 @@
 """What an audit knows about one sample: its names, its size, its times stage by stage, and what was found."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from fastfeed.auditor.finding import Code, Finding, Severity, worst
 from fastfeed.sample import printable
 
-_NAMES = ("path", "key", "index", "shard", "offset", "label", "split")
-_FACTS = ("size_bytes", "format", "width", "height", "mode", "digest", "peak_bytes", "thumbnail")
+_KNOWN = (
+    "path", "key", "index", "shard", "offset", "label", "split",
+    "size_bytes", "format", "width", "height", "mode", "digest", "peak_bytes", "thumbnail",
+)  # fmt: skip
+"""Names and facts, in a report's order."""
 STAGES = ("read", "decode", "transform", "load")
 """In this order. A dataset that cannot be taken apart has one stage: load."""
 
@@ -102,9 +106,13 @@ class SampleRecord:
 
     def as_json(self) -> dict[str, Any]:
         """As a line of the JSONL report holds it: what is unknown is left out."""
-        known = {name: getattr(self, name) for name in (*_NAMES, *_FACTS) if getattr(self, name) is not None}
+        known = {name: value for name in _KNOWN if (value := getattr(self, name)) is not None}
         times = {name: time.as_json() for name, time in self.times.items()}
         return {**known, "status": self.status, "findings": [one.as_json() for one in self.findings], "times": times}
+
+    def as_line(self) -> bytes:
+        """The same, encoded, with its end of line."""
+        return json.dumps(self.as_json()).encode() + b"\n"
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any], codes: Mapping[str, Code]) -> Self:
@@ -117,7 +125,10 @@ class SampleRecord:
         Raises:
             KeyError: A code that is not among them.
         """
-        known = {name: line[name] for name in (*_NAMES, *_FACTS) if name in line}
         times = {name: StageTime.from_json(time) for name, time in line["times"].items()}
         findings = [Finding(codes[found["code"]], found["text"]) for found in line["findings"]]
-        return cls(**known, times=times, findings=findings)
+        return cls(*map(line.get, _IN_ORDER), times, findings)
+
+
+_IN_ORDER = [entry.name for entry in fields(SampleRecord) if entry.name in _KNOWN]
+"""As the constructor takes them; times and findings come behind."""

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from socket import socket
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
@@ -54,14 +55,15 @@ class Process(Protocol):
         """The same, None while it runs."""
 
 
-def start_worker(module: str = "fastfeed.packer.process") -> Process:
+def start_worker(module: str = "fastfeed.packer.process", stdin: int | socket = subprocess.PIPE) -> Process:
     """A fresh interpreter that runs a worker's main().
 
     Args:
         module: Where that main() is.
+        stdin: What its stdin is; a pipe without it.
     """
     return subprocess.Popen(  # noqa: S603 - our own code, by this interpreter
-        [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder(), module], stdin=subprocess.PIPE,
+        [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder(), module], stdin=stdin,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 A child that dies takes no sample along but the one that it was at, and that one gets a second chance, first in a new process.
 """
 
+import json
 import logging
 import os
 import selectors
@@ -11,8 +12,10 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, islice
+from operator import attrgetter
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.judging.noise import Beat
@@ -27,9 +30,14 @@ from fastfeed.source import wire
 from fastfeed.units import format_count, format_seconds
 
 LOG = logging.getLogger("fastfeed.audit")
-_AHEAD = ((0.01, 8), (0.25, 2))
-"""(seconds that a sample takes, samples that a child has): it goes on with the next while this process takes in the last. Of
-samples that take longer it has one, so that nobody waits long for the last ones, or when time is up."""
+_AHEAD_SECONDS = 0.2
+"""What a child has to do: it goes on with the next sample while this process takes in the last. Of samples that take longer it has
+one, so that nobody waits long for the last ones, or when time is up."""
+_FIRST_AHEAD, _MOST_AHEAD = 2, 64
+"""Samples that a child has while nobody knows what they take, and at most."""
+_MANY_AHEAD, _GATHER_SECONDS = 8, 0.02
+"""Children that have so many are left alone for so long, so that their answers come together: being woken for each costs more than
+the answer."""
 _WORDS_BYTES = 8000
 _LOOK_SECONDS = 1.0
 """How often it is looked whether one hangs."""
@@ -69,7 +77,8 @@ class _Child:
     stack: int = -1
     stood: str | None = None
     """Where it stood when its sample was spoken of; from then on it gets no other."""
-    unread: wire.Unread = field(default_factory=wire.Unread)
+    unread: bytes = b""
+    """Of its answers: the beginning of a line."""
     words: bytes = b""
 
     def give(self, message: bytes) -> None:
@@ -77,6 +86,14 @@ class _Child:
             os.write(self.process.orders, message)
         except BrokenPipeError:
             return  # it is dead: its closed pipe says so
+
+
+class Answer(NamedTuple):
+    """What came of one sample."""
+
+    record: SampleRecord
+    line: bytes | None = None
+    """The record as its child has encoded it; None where it was made, or added to, here."""
 
 
 class Crew:
@@ -95,7 +112,7 @@ class Crew:
         self._stream = False
         """Whether sample i comes only behind sample i - 1, so that nothing comes behind one that kills its process."""
         self._spread = Spread()
-        self._ahead = 2
+        self._ahead, self._gather_seconds = _FIRST_AHEAD, 0.0
         self._children: list[_Child] = []
         self._again: deque[Task] = deque()
         """Samples whose process died; and those that it had behind them."""
@@ -137,6 +154,10 @@ class Crew:
 
     # ------------------------------------------------------------------------------------------------ the work
     def run(self, tasks: Iterable[Task]) -> Iterator[SampleRecord]:
+        """The records of answers()."""
+        return (answer.record for answer in self.answers(tasks))
+
+    def answers(self, tasks: Iterable[Task]) -> Iterator[Answer]:
         """Load samples.
 
         Args:
@@ -156,7 +177,8 @@ class Crew:
             yield from self._hear(_LOOK_SECONDS)
             if time.monotonic() > looked + _LOOK_SECONDS:
                 yield from self._watch()
-                self._ahead, looked = self._usual_ahead(), time.monotonic()
+                looked = time.monotonic()
+            self._ahead = self._usual_ahead()
 
     def measured(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
         """Times of samples, in this order, without a look at them.
@@ -179,31 +201,45 @@ class Crew:
     def _usual_ahead(self) -> int:
         """How many samples a child should have."""
         usual = self._spread.percentile(0.5)
-        return 2 if usual is None else next((count for seconds, count in _AHEAD if usual < seconds), 1)
+        if usual is None:
+            return _FIRST_AHEAD
+        ahead = max(1, min(_MOST_AHEAD, int(_AHEAD_SECONDS / usual)))
+        self._gather_seconds = min(_GATHER_SECONDS, usual * ahead / 4)  # they get more when half of it is done
+        return ahead
 
     def _feed(self, coming: Iterator[Task]) -> None:
         """Give each child what it lacks. A sample whose process died goes first, alone, to a new one."""
         while self._again and (self._again[0].how_it_died is not None or self._again[0].probe):
             child = self._hire()
-            self._give(child, self._again.popleft())
-        for place in range(self._ahead):
-            working = [child for child in self._children if child.stood is None]
-            aside = len(self._children) - len(working)
-            for number in range(self._wanted if aside < _MOST_ASIDE else 0):
-                if number < len(working) and len(working[number].tasks) > place:
+            self._give(child, [self._again.popleft()])
+        working = [child for child in self._children if child.stood is None]
+        aside = len(self._children) - len(working)
+        most = self._wanted if aside < _MOST_ASIDE else 0
+        for enough in sorted({1, self._ahead}):  # nobody gets a second one while another has none
+            for number in range(most):
+                has = len(working[number].tasks) if number < len(working) else 0
+                if has > enough // 2:
                     continue
-                task = self._again.popleft() if self._again else next(coming, None)
-                if task is None or self.ended_at is not None or self.cut_short is not None:
+                tasks = self._next(coming, enough - has)
+                if not tasks:
                     return
                 if number >= len(working):
                     working.append(self._hire())
-                self._give(working[number], task)
+                self._give(working[number], tasks)
 
-    def _give(self, child: _Child, task: Task) -> None:
+    def _next(self, coming: Iterator[Task], count: int) -> list[Task]:
+        """At most so many tasks: those that are to be done again first."""
+        if self.ended_at is not None or self.cut_short is not None:
+            return []
+        again = [self._again.popleft() for _ in range(min(count, len(self._again)))]
+        return [*again, *islice(coming, count - len(again))]
+
+    def _give(self, child: _Child, tasks: Sequence[Task]) -> None:
         if not child.tasks:
             child.began = time.monotonic()
-        child.tasks.append(task)
-        child.give(wire.encode({"index": task.index, "how": task.how}))
+        child.tasks.extend(tasks)
+        for how, alike in groupby(tasks, key=attrgetter("how")):
+            child.give(wire.encode({"indices": [task.index for task in alike], "how": how}))
 
     def _hire(self) -> _Child:
         child = _Child(self._start())
@@ -222,8 +258,12 @@ class Crew:
         return child.process.end()
 
     # ------------------------------------------------------------------------------------------------ what comes back
-    def _hear(self, seconds: float | None) -> Iterator[SampleRecord]:
-        for key, _ in self._selector.select(seconds):
+    def _hear(self, seconds: float | None) -> Iterator[Answer]:
+        ready = self._selector.select(seconds)
+        if ready and self._ahead >= _MANY_AHEAD:
+            time.sleep(self._gather_seconds)
+            ready = self._selector.select(0)
+        for key, _ in ready:
             child, name = key.data
             if child not in self._children:
                 continue  # ended since
@@ -233,37 +273,52 @@ class Crew:
                 if not data:
                     self._selector.unregister(key.fd)
             elif data:
-                for message in child.unread.feed(data):
-                    if child in self._children:  # else it was ended, and others do what it had besides
-                        yield from self._answered(child, message.head)
+                yield from self._answered(child, data)
             else:
                 yield from self._died(child)
 
-    def _answered(self, child: _Child, head: dict[str, Any]) -> Iterator[SampleRecord]:
-        if "error" in head:
-            raise wire.error_of(head)
-        if "beat" in head:
-            self.beats.append(Beat(**head["beat"]))
-        match head["event"]:
-            case "ready":
-                child.ready, child.stack, self.count = True, head["stack"], head["count"]
-                child.began = time.monotonic()  # its start is not its first sample's
-            case "loaded" | "end":
-                task = child.tasks.popleft()
-                took, child.began = time.monotonic() - child.began, time.monotonic()
-                child.loaded += 1
-                if task.probe:
-                    self._crashes = 0
-                elif head["event"] == "loaded":
-                    yield self._record(child, task, took, SampleRecord.from_json(head["record"], CODES))
-                else:
-                    self.ended_at = task.index if self.ended_at is None else min(self.ended_at, task.index)
+    def _answered(self, child: _Child, data: bytes) -> Iterator[Answer]:
+        *lines, child.unread = (child.unread + data).split(b"\n")
+        now = time.monotonic()
+        took = (now - child.began) / max(1, len(lines))  # of several that came together the mean
+        for line in lines:
+            if child not in self._children:
+                return  # it was ended, and others do what it had besides
+            answer = json.loads(line.decode())
+            if "event" in answer:
+                self._told(child, answer)
+            elif "error" in answer:
+                raise wire.error_of(answer)
+            else:
+                task = self._done(child, now)
+                if not task.probe:
+                    yield self._answer(child, task, took, SampleRecord.from_json(answer, CODES), line + b"\n")
 
-    def _record(self, child: _Child, task: Task, took: float, record: SampleRecord) -> SampleRecord:
+    def _told(self, child: _Child, answer: dict[str, Any]) -> None:
+        """Anything but a record."""
+        if "beat" in answer:
+            self.beats.append(Beat(**answer["beat"]))
+        if answer["event"] == "ready":
+            child.ready, child.stack, self.count = True, answer["stack"], answer["count"]
+            child.began = time.monotonic()  # its start is not its first sample's
+        elif answer["event"] == "end":
+            task = self._done(child, time.monotonic())
+            if not task.probe:
+                self.ended_at = task.index if self.ended_at is None else min(self.ended_at, task.index)
+
+    def _done(self, child: _Child, now: float) -> Task:
+        """The task that a child has done."""
+        task, child.began = child.tasks.popleft(), now
+        child.loaded += 1
+        if task.probe:
+            self._crashes = 0
+        return task
+
+    def _answer(self, child: _Child, task: Task, took: float, record: SampleRecord, line: bytes) -> Answer:  # noqa: PLR0917
         """A child's record, with what only its parent knows."""
         if task.found is not None:
             record.findings = [task.found]
-            return record
+            return Answer(record)
         self._crashes, self._fine = 0, task
         self._spread.add(took)
         if task.how_it_died is not None:
@@ -273,9 +328,10 @@ class Crew:
             text = f"it took {format_seconds(took)}; meanwhile it stood in {child.stood}"
             record.findings.append(Finding(TAKES_LONG, text))
             self._dismiss(child)  # another has its place, and what it had besides
-        return record
+        as_it_came = task.how_it_died is None and child.stood is None
+        return Answer(record, line if as_it_came else None)
 
-    def _died(self, child: _Child) -> Iterator[SampleRecord]:
+    def _died(self, child: _Child) -> Iterator[Answer]:
         rest = _drained(child.process.words)
         how = _how(self._dismiss(child))
         words = (child.words + rest).decode(errors="replace")
@@ -289,7 +345,7 @@ class Crew:
         if task.probe:
             raise _hopeless(how, words)
         if task.found is not None:
-            yield SampleRecord(task.index, findings=[task.found])
+            yield Answer(SampleRecord(task.index, findings=[task.found]))
         elif task.how_it_died is None:  # what came before it may have done it: alone in a new process it gets a second chance
             self._again.appendleft(Task(task.index, task.how, how, child.loaded))
         else:
@@ -304,17 +360,17 @@ class Crew:
         if self._crashes == _MOST_CRASHES and self._fine is not None and not self._stream:
             self._again.appendleft(Task(self._fine.index, self._fine.how, probe=True))
 
-    def _given_up(self, task: Task, found: Finding) -> Iterator[SampleRecord]:
+    def _given_up(self, task: Task, found: Finding) -> Iterator[Answer]:
         """A sample that cannot be loaded: another process tells its names. Behind one of a stream nothing can be read."""
         if not self._stream:
             self._again.append(Task(task.index, How(load=False), found=found))
         else:
-            yield SampleRecord(task.index, findings=[found])
+            yield Answer(SampleRecord(task.index, findings=[found]))
             self._again.clear()
             self.cut_short = f"the stream cannot be read beyond sample {task.index}, which ends the process that reads it"
 
     # ------------------------------------------------------------------------------------------------ hanging
-    def _watch(self) -> Iterator[SampleRecord]:
+    def _watch(self) -> Iterator[Answer]:
         """Speak of samples that take long, and end those that take too long."""
         now = time.monotonic()
         for child in list(self._children):
@@ -342,7 +398,7 @@ class Crew:
         child.tasks = deque([task])
         return task
 
-    def _ended(self, child: _Child, took: float) -> Iterator[SampleRecord]:
+    def _ended(self, child: _Child, took: float) -> Iterator[Answer]:
         task = child.tasks[0] if child.stood is not None else self._put_aside(child)
         self._dismiss(child)
         text = f"it was ended after {format_seconds(took)}; it stood in {child.stood}"

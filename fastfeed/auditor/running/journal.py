@@ -8,19 +8,22 @@ import fcntl
 import json
 import os
 import tempfile
+import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.disk import disk_error, publish, remove
-from fastfeed.errors import DestinationBusy, DestinationOccupied
+from fastfeed.errors import DestinationBusy, DestinationError, DestinationOccupied
 
 SUFFIX = ".partial"
 _NONE = -1
+_FLUSH_SECONDS = 0.25
+"""Records of less time than this are lost when the audit is killed: their samples are loaded again."""
 
 
 class Journal:
@@ -41,6 +44,8 @@ class Journal:
         self._starts = array("q")
         """Where the record of a sample begins; _NONE where there is none."""
         self._count = 0
+        self._writing, self._end, self._flushed = False, 0, 0.0
+        """Whether the file stands at its end, where that is, and when what was written has last reached the kernel."""
         self.notes: list[str] = []
         """Why what an earlier audit left here could not be continued; that there is no lock."""
         try:
@@ -93,7 +98,20 @@ class Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()
+        try:
+            with self._refusals():
+                self._file.close()
+        except DestinationError:
+            if error is None:  # else it is on its way already
+                raise
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """The system's refusals to write, as our errors."""
+        try:
+            yield
+        except OSError as error:
+            raise disk_error(f"the report: {error.strerror}", error.errno, self._folder()) from error
 
     # ------------------------------------------------------------------------------------------------ records
     def __len__(self) -> int:
@@ -102,19 +120,27 @@ class Journal:
     def __contains__(self, index: int) -> bool:
         return index < len(self._starts) and self._starts[index] != _NONE
 
-    def add(self, record: SampleRecord) -> None:
+    def add(self, record: SampleRecord, line: bytes | None = None) -> None:
         """Note a record; it replaces an earlier one of the same sample.
+
+        Args:
+            record: What is noted.
+            line: The record as as_line() gives it, where that is at hand.
 
         Raises:
             DestinationError: The disk is full.
         """
-        try:
-            at = self._file.seek(0, os.SEEK_END)
-            self._file.write(json.dumps(record.as_json()).encode() + b"\n")
-            self._file.flush()
-        except OSError as error:
-            raise disk_error(f"the report: {error.strerror}", error.errno, self._folder()) from error
-        self._put(record.index, at)
+        line = record.as_line() if line is None else line
+        with self._refusals():
+            if not self._writing:
+                self._end = self._file.seek(0, os.SEEK_END)
+                self._writing = True
+            self._file.write(line)
+            if time.monotonic() > self._flushed + _FLUSH_SECONDS:
+                self._file.flush()
+                self._flushed = time.monotonic()
+        self._put(record.index, self._end)
+        self._end += len(line)
 
     def _put(self, index: int, at: int) -> None:
         missing = index + 1 - len(self._starts)
@@ -124,9 +150,18 @@ class Journal:
         self._starts[index] = at
 
     def get(self, index: int) -> SampleRecord:
-        """The record of a sample that has one."""
-        self._file.seek(self._starts[index])
-        return SampleRecord.from_json(json.loads(self._file.readline()), CODES)
+        """The record of a sample that has one.
+
+        Raises:
+            DestinationError: The disk is full.
+        """
+        return SampleRecord.from_json(json.loads(self._line(self._starts[index])), CODES)
+
+    def _line(self, at: int) -> bytes:
+        with self._refusals():  # what waits in the buffer is written first
+            self._writing = False
+            self._file.seek(at)
+            return self._file.readline()
 
     def __iter__(self) -> Iterator[SampleRecord]:
         """All records, by position."""
@@ -154,9 +189,8 @@ class Journal:
     def _write(self, target: BinaryIO, more: Iterable[SampleRecord]) -> None:
         for at in self._starts:
             if at != _NONE:
-                self._file.seek(at)
-                target.write(self._file.readline())
-        target.writelines(json.dumps(record.as_json()).encode() + b"\n" for record in more)
+                target.write(self._line(at))
+        target.writelines(record.as_line() for record in more)
 
 
 def _lock(descriptor: int, report: str) -> list[str]:

@@ -7,9 +7,11 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from itertools import islice, takewhile
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from fastfeed.auditor.running import child
+from fastfeed.auditor.running.nursery import Nursery
 from fastfeed.auditor.running.python import subject_of
 from fastfeed.config import package_folder
 from fastfeed.packer.crew import start_worker
@@ -91,9 +93,40 @@ class Forked:
 Start = Callable[[], Process]
 
 
-def starter(spec: Mapping[str, object], dataset: Any) -> Start:  # noqa: ANN401 - any dataset
+class Starter:
+    """Starts children for a target, each as cheaply as the code that it runs allows.
+
+    Args:
+        spec: What they will be told to open.
+        dataset: Where it is an object of this process.
+    """
+
+    def __init__(self, spec: Mapping[str, object], dataset: Any) -> None:  # noqa: ANN401 - any dataset
+        self._nursery = Nursery()
+        self._start: Start = Fresh
+        if "live" in spec:
+            self._start = lambda: Forked(dataset)
+        elif "object" not in spec:  # no code of the user's runs in them
+            self._start = self._nursery.start
+
+    def __call__(self) -> Process:
+        """A child.
+
+        Raises:
+            WorkerDied: None can be started.
+        """
+        return self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._nursery.close()
+
+
+def starter(spec: Mapping[str, object], dataset: Any) -> Starter:  # noqa: ANN401 - any dataset
     """What starts children for a target."""
-    return (lambda: Forked(dataset)) if "live" in spec else Fresh
+    return Starter(spec, dataset)
 
 
 def stack_of(pid: int, descriptor: int) -> str:
