@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fastfeed.auditor.asked import AuditConfig, AuditOptions, audit_config
@@ -18,7 +19,7 @@ from fastfeed.auditor.running.catalogue import LATE
 from fastfeed.auditor.running.crew import Crew, Task
 from fastfeed.auditor.running.journal import Journal
 from fastfeed.auditor.running.limits import Limits
-from fastfeed.auditor.running.process import Start, starter
+from fastfeed.auditor.running.process import starter
 from fastfeed.auditor.running.sampling import at_most, positions
 from fastfeed.auditor.running.subject import How
 from fastfeed.auditor.running.targets import FOLDER, Target, find_target
@@ -80,8 +81,7 @@ def audit(
     baseline = None if config.baseline is None else Baseline(os.fsdecode(config.baseline))
     identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden}
     where = None if jsonl is None else os.fsdecode(jsonl)
-    with Journal(where, identity) as journal, starter(found.spec, found.live) as start:
-        job = _Job(found, config, journal, start, progress)
+    with Journal(where, identity) as journal, closing(_Job(found, config, journal, progress)) as job:
         job.run()
         if skip_list is not None:
             job.notes += _write_skip_list(os.fsdecode(skip_list), found, journal)
@@ -111,9 +111,8 @@ def _prove_apart(target: Target, path: str | os.PathLike[str] | None) -> None:
 class _Job:
     """One audit."""
 
-    def __init__(self, target: Target, config: AuditConfig, journal: Journal, start: Start, progress: Progress) -> None:
+    def __init__(self, target: Target, config: AuditConfig, journal: Journal, progress: Progress) -> None:
         self.target, self.config, self.journal, self.progress = target, config, journal, progress
-        self._start = start
         self.began = time.monotonic()
         self.workers, why = _workers(config)
         self.limits = Limits(config.kill_after, _memory_bytes(config, self.workers))
@@ -121,6 +120,7 @@ class _Job:
         self.count: int | None = None
         self.complete = True
         """Whether every sample that was to be audited was."""
+        self._start = starter(target.spec, target.live)
         self._times = Ledger()
         self._together = Together(names=target.kind == FOLDER)
         self._of_set: list[tuple[str, Finding]] = []
@@ -128,6 +128,10 @@ class _Job:
         self._verdict: Verdict | None = None
         self._stream = False
         """Whether it can only be read from its beginning."""
+
+    def close(self) -> None:
+        """End what starts children."""
+        self._start.close()
 
     def run(self) -> None:
         """Load what is still to be loaded, then measure again what seems slow."""
@@ -198,8 +202,8 @@ class _Job:
     def _load(self, crew: Crew) -> None:
         wanted = self.config.sample if self.count is None else min(self.count, self.config.sample or self.count)
         self.progress.start("audit", None if wanted is None else max(0, wanted - self.journal.kept), None)
-        for record, line in crew.answers(self._tasks()):
-            self.journal.add(record, line)
+        for record, row in crew.answers(self._tasks()):
+            self.journal.add(record, row)
             self._hear(record)
             self.progress.advance(1, record.size_bytes or 0)
         self.progress.finish()

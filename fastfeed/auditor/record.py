@@ -1,18 +1,17 @@
 """What an audit knows about one sample: its names, its size, its times stage by stage, and what was found."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Self
 
 from fastfeed.auditor.finding import Code, Finding, Severity, worst
 from fastfeed.sample import printable
 
-_KNOWN = (
-    "path", "key", "index", "shard", "offset", "label", "split",
-    "size_bytes", "format", "width", "height", "mode", "digest", "peak_bytes", "thumbnail",
-)  # fmt: skip
-"""Names and facts, in a report's order."""
+_NAMES = ("path", "key", "index", "shard", "offset", "label", "split")
+_FACTS = ("size_bytes", "format", "width", "height", "mode", "digest", "peak_bytes", "thumbnail")
+_KNOWN = (*_NAMES, *_FACTS)
+"""In a report's order."""
 STAGES = ("read", "decode", "transform", "load")
 """In this order. A dataset that cannot be taken apart has one stage: load."""
 
@@ -46,6 +45,16 @@ class StageTime:
     def from_json(cls, line: Mapping[str, Any]) -> Self:
         """Back from a report."""
         return cls(line["wall_seconds"], line["cpu_seconds"], line["delay_seconds"], line["major_faults"])
+
+    def as_row(self) -> tuple[int, int, int | None, int]:
+        """In nanoseconds, without names."""
+        return round(self.wall * 1e9), round(self.cpu * 1e9), None if self.delay is None else round(self.delay * 1e9), self.major_faults
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Self:
+        """Back from a row."""
+        wall, cpu, delay, major_faults = row
+        return cls(wall / 1e9, cpu / 1e9, None if delay is None else delay / 1e9, major_faults)
 
 
 @dataclass(slots=True)
@@ -110,10 +119,6 @@ class SampleRecord:
         times = {name: time.as_json() for name, time in self.times.items()}
         return {**known, "status": self.status, "findings": [one.as_json() for one in self.findings], "times": times}
 
-    def as_line(self) -> bytes:
-        """The same, encoded, with its end of line."""
-        return json.dumps(self.as_json()).encode() + b"\n"
-
     @classmethod
     def from_json(cls, line: Mapping[str, Any], codes: Mapping[str, Code]) -> Self:
         """Back from a line of the report.
@@ -125,10 +130,28 @@ class SampleRecord:
         Raises:
             KeyError: A code that is not among them.
         """
+        known = {name: line[name] for name in _KNOWN if name in line}
         times = {name: StageTime.from_json(time) for name, time in line["times"].items()}
         findings = [Finding(codes[found["code"]], found["text"]) for found in line["findings"]]
-        return cls(*map(line.get, _IN_ORDER), times, findings)
+        return cls(**known, times=times, findings=findings)
+
+    def as_row(self) -> list[object]:
+        """As it passes a pipe and lies in a journal: without names, which take most of a line's time and room."""
+        times = {name: time.as_row() for name, time in self.times.items()}
+        return [*_known_of(self), times, [(found.code.name, found.text) for found in self.findings]]
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any], codes: Mapping[str, Code]) -> Self:
+        """Back from a row.
+
+        Args:
+            row: As as_row() gave it, or that by way of JSON; the index comes first.
+            codes: As from_json().
+        """
+        *known, times, findings = row
+        stages = {name: StageTime.from_row(time) for name, time in times.items()}
+        return cls(*known, stages, [Finding(codes[code], text) for code, text in findings])
 
 
-_IN_ORDER = [entry.name for entry in fields(SampleRecord) if entry.name in _KNOWN]
+_known_of = attrgetter(*(entry.name for entry in fields(SampleRecord) if entry.name in _KNOWN))
 """As the constructor takes them; times and findings come behind."""

@@ -7,15 +7,20 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from fastfeed.jpegrows import EOI, SOI, SOS
 
-_DHT, _DQT, _DNL, _APP0, _APP2, _COM = 0xC4, 0xDB, 0xDC, 0xE0, 0xE2, 0xFE
+_DHT, _DQT, _DNL, _APP0, _APP1, _APP2, _COM, _FF = 0xC4, 0xDB, 0xDC, 0xE0, 0xE1, 0xE2, 0xFE, 0xFF
+_METADATA = frozenset({*range(_APP0, _APP0 + 16), _COM})
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {_DHT, 0xC8, 0xCC})
 _ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 """TEM and RST0 to RST7: a marker without a segment."""
 _RESERVED = frozenset(range(0x02, 0xC0))
 _NEXT = re.compile(rb"\xff+[^\x00\xff]")
 _SCAN_END = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+_NEAR_BYTES, _WINDOW_BYTES = 1 << 12, 1 << 17
+"""So far a scan's end is looked for at once, and from there on in such pieces: a file of very many short scans costs no more."""
 _PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
 _ARITHMETIC = frozenset(range(0xC9, 0xD0))
 _LOSSLESS = frozenset({0xC3, 0xC7, 0xCB, 0xCF})
@@ -55,6 +60,8 @@ class JpegStructure:
     """They do not number from 1 to as many as there are."""
     metadata_bytes: int = 0
     """Of application segments and comments."""
+    has_exif: bool = False
+    """There is an APP1 segment: EXIF and XMP lie there, and nowhere else."""
     has_huffman: bool = False
     has_quantisation: bool = False
     has_late_height: bool = False
@@ -119,17 +126,26 @@ def walk(data: bytes) -> JpegStructure:
 
 
 def _segment(found: JpegStructure, marker: int, span: Span, data: bytes) -> None:
-    body = data[span.start + 4 : span.stop]
-    if marker in _FRAMES and not found.frame and len(body) >= 6:  # noqa: PLR2004 - precision, height, width, components
+    if marker == _DHT:
+        found.has_huffman = True
+    elif marker == _DQT:
+        found.has_quantisation = True
+    elif marker == _DNL:
+        found.has_late_height = True
+    elif marker in _FRAMES:
+        _frame(found, marker, data[span.start + 4 : span.stop])
+    elif marker in _METADATA:
+        found.metadata_bytes += span.stop - span.start
+        found.has_exif |= marker == _APP1
+        if marker == _APP2 and data.startswith(b"ICC_PROFILE\0", span.start + 4, span.stop):
+            found.icc.append(span)
+
+
+def _frame(found: JpegStructure, marker: int, body: bytes) -> None:
+    """The first frame header counts."""
+    if not found.frame and len(body) >= 6:  # noqa: PLR2004 - precision, height, width, components
         found.frame, found.precision, found.components = marker, body[0], body[5]
         found.height, found.width = int.from_bytes(body[1:3]), int.from_bytes(body[3:5])
-    found.has_huffman |= marker == _DHT
-    found.has_quantisation |= marker == _DQT
-    found.has_late_height |= marker == _DNL
-    if _APP0 <= marker < _APP0 + 16 or marker == _COM:
-        found.metadata_bytes += span.stop - span.start
-    if marker == _APP2 and body.startswith(b"ICC_PROFILE\0"):
-        found.icc.append(span)
 
 
 def _behind_scan(found: JpegStructure, data: bytes, at: int) -> int:
@@ -137,8 +153,22 @@ def _behind_scan(found: JpegStructure, data: bytes, at: int) -> int:
     found.scans += 1
     if found.first_scan < 0:
         found.first_scan = at
-    match = _SCAN_END.search(data, at)
+    match = _SCAN_END.search(data, at, at + _NEAR_BYTES)
+    start = at + _NEAR_BYTES - 1
+    while match is None and start < len(data) - 1:
+        stop = min(start + _WINDOW_BYTES, len(data))
+        match = _search(data, start, stop)
+        start = stop - 1  # a marker may lie across
     return len(data) if match is None else match.start()
+
+
+def _search(data: bytes, start: int, stop: int) -> re.Match[bytes] | None:
+    """What _SCAN_END finds, three times as fast: in most scans each FF stands before a 0, and all of them are seen at once."""
+    here = np.frombuffer(data, np.uint8, stop - start, start)
+    suspicious = here[:-1] == _FF
+    suspicious &= here[1:] != 0
+    first = int(suspicious.argmax())
+    return _SCAN_END.search(data, start + first, stop) if suspicious[first] else None
 
 
 def _is_icc_broken(spans: list[Span], data: bytes) -> bool:

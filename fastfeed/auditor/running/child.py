@@ -97,7 +97,7 @@ class _Loader:
         self._subject, self._peak = subject, memory.Peak()
 
     def answer(self, index: int, how: How) -> bytes:
-        """A sample's record as a line of the journal; another event where a stream has ended."""
+        """A sample's record as a line; an event where a stream has ended."""
         self._peak.reset()
         try:
             record = self._subject.load(index, how)
@@ -106,7 +106,7 @@ class _Loader:
         if record is None:
             return _END
         record.peak_bytes = self._peak.taken_bytes()
-        return record.as_line()
+        return json.dumps(record.as_row()).encode() + b"\n"
 
 
 def _say(answers: int, event: dict[str, object]) -> None:

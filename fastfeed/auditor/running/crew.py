@@ -92,8 +92,8 @@ class Answer(NamedTuple):
     """What came of one sample."""
 
     record: SampleRecord
-    line: bytes | None = None
-    """The record as its child has encoded it; None where it was made, or added to, here."""
+    row: bytes | None = None
+    """The record as its child has encoded it (as_row()); None where it was made, or added to, here."""
 
 
 class Crew:
@@ -285,17 +285,17 @@ class Crew:
             if child not in self._children:
                 return  # it was ended, and others do what it had besides
             answer = json.loads(line.decode())
-            if "event" in answer:
+            if isinstance(answer, dict):
                 self._told(child, answer)
-            elif "error" in answer:
-                raise wire.error_of(answer)
-            else:
-                task = self._done(child, now)
-                if not task.probe:
-                    yield self._answer(child, task, took, SampleRecord.from_json(answer, CODES), line + b"\n")
+                continue
+            task = self._done(child, now)
+            if not task.probe:
+                yield self._answer(child, task, took, SampleRecord.from_row(answer, CODES), line)
 
     def _told(self, child: _Child, answer: dict[str, Any]) -> None:
         """Anything but a record."""
+        if "error" in answer:
+            raise wire.error_of(answer)
         if "beat" in answer:
             self.beats.append(Beat(**answer["beat"]))
         if answer["event"] == "ready":
@@ -314,7 +314,7 @@ class Crew:
             self._crashes = 0
         return task
 
-    def _answer(self, child: _Child, task: Task, took: float, record: SampleRecord, line: bytes) -> Answer:  # noqa: PLR0917
+    def _answer(self, child: _Child, task: Task, took: float, record: SampleRecord, row: bytes) -> Answer:  # noqa: PLR0917
         """A child's record, with what only its parent knows."""
         if task.found is not None:
             record.findings = [task.found]
@@ -329,7 +329,7 @@ class Crew:
             record.findings.append(Finding(TAKES_LONG, text))
             self._dismiss(child)  # another has its place, and what it had besides
         as_it_came = task.how_it_died is None and child.stood is None
-        return Answer(record, line if as_it_came else None)
+        return Answer(record, row if as_it_came else None)
 
     def _died(self, child: _Child) -> Iterator[Answer]:
         rest = _drained(child.process.words)

@@ -1,7 +1,7 @@
 """The records of an audit in a file that grows, so that memory holds none of them and a killed audit can be continued.
 
-The first line says what is audited; each other one is a record, in the order in which they were made. In the end they are
-written to the report in the order of the samples. Where no report is asked for, the file has no name.
+The first line says what is audited; each other one is a record's row, in the order in which they were made. In the end they are
+written to the report, as it holds them, in the order of the samples. Where no report is asked for, the file has no name.
 """
 
 import fcntl
@@ -12,6 +12,7 @@ import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
@@ -89,7 +90,7 @@ class Journal:
         for line in file:
             if not line.endswith(b"\n"):
                 break
-            self._put(json.loads(line)["index"], at)
+            self._put(json.loads(line)[0], at)
             at += len(line)
         file.seek(at)
         file.truncate()
@@ -120,17 +121,17 @@ class Journal:
     def __contains__(self, index: int) -> bool:
         return index < len(self._starts) and self._starts[index] != _NONE
 
-    def add(self, record: SampleRecord, line: bytes | None = None) -> None:
+    def add(self, record: SampleRecord, row: bytes | None = None) -> None:
         """Note a record; it replaces an earlier one of the same sample.
 
         Args:
             record: What is noted.
-            line: The record as as_line() gives it, where that is at hand.
+            row: The record's as_row() as JSON, where that is at hand.
 
         Raises:
             DestinationError: The disk is full.
         """
-        line = record.as_line() if line is None else line
+        line = (json.dumps(record.as_row()).encode() if row is None else row) + b"\n"
         with self._refusals():
             if not self._writing:
                 self._end = self._file.seek(0, os.SEEK_END)
@@ -155,7 +156,7 @@ class Journal:
         Raises:
             DestinationError: The disk is full.
         """
-        return SampleRecord.from_json(json.loads(self._line(self._starts[index])), CODES)
+        return SampleRecord.from_row(json.loads(self._line(self._starts[index])), CODES)
 
     def _line(self, at: int) -> bytes:
         with self._refusals():  # what waits in the buffer is written first
@@ -187,10 +188,8 @@ class Journal:
             raise disk_error(f"{self.report}: {error.strerror}", error.errno, self._folder()) from error
 
     def _write(self, target: BinaryIO, more: Iterable[SampleRecord]) -> None:
-        for at in self._starts:
-            if at != _NONE:
-                target.write(self._line(at))
-        target.writelines(record.as_line() for record in more)
+        for record in chain(self, more):
+            target.write(json.dumps(record.as_json()).encode() + b"\n")
 
 
 def _lock(descriptor: int, report: str) -> list[str]:

@@ -62,7 +62,7 @@ class Nursery:
     def __init__(self) -> None:
         self._between: _Between | None = None
 
-    def start(self) -> "Nursling":
+    def __call__(self) -> "Nursling":
         """A child.
 
         Raises:

@@ -7,8 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from itertools import islice, takewhile
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from fastfeed.auditor.running import child
 from fastfeed.auditor.running.nursery import Nursery
@@ -90,24 +89,8 @@ class Forked:
         return os.waitstatus_to_exitcode(status)
 
 
-Start = Callable[[], Process]
-
-
-class Starter:
-    """Starts children for a target, each as cheaply as the code that it runs allows.
-
-    Args:
-        spec: What they will be told to open.
-        dataset: Where it is an object of this process.
-    """
-
-    def __init__(self, spec: Mapping[str, object], dataset: Any) -> None:  # noqa: ANN401 - any dataset
-        self._nursery = Nursery()
-        self._start: Start = Fresh
-        if "live" in spec:
-            self._start = lambda: Forked(dataset)
-        elif "object" not in spec:  # no code of the user's runs in them
-            self._start = self._nursery.start
+class Start(Protocol):
+    """Starts children of one target."""
 
     def __call__(self) -> Process:
         """A child.
@@ -115,18 +98,34 @@ class Starter:
         Raises:
             WorkerDied: None can be started.
         """
+
+    def close(self) -> None:
+        """End what it keeps for starting them."""
+
+
+class _Single:
+    """Starts each by itself.
+
+    Args:
+        start: Starts one.
+    """
+
+    def __init__(self, start: Callable[[], Process]) -> None:
+        self._start = start
+
+    def __call__(self) -> Process:
+        """A child."""
         return self._start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._nursery.close()
+    def close(self) -> None:
+        """Nothing is kept."""
 
 
-def starter(spec: Mapping[str, object], dataset: Any) -> Starter:  # noqa: ANN401 - any dataset
-    """What starts children for a target."""
-    return Starter(spec, dataset)
+def starter(spec: Mapping[str, object], dataset: Any) -> Start:  # noqa: ANN401 - any dataset
+    """What starts children for a target: as cheaply as the code that runs in them allows."""
+    if "live" in spec:
+        return _Single(lambda: Forked(dataset))
+    return _Single(Fresh) if "object" in spec else Nursery()
 
 
 def stack_of(pid: int, descriptor: int) -> str:
