@@ -52,32 +52,28 @@ class Unread:
     """What came from a pipe and is not yet a whole message."""
 
     def __init__(self) -> None:
-        self._data, self._at = b"", 0
+        self._data = b""
         self._head: dict[str, Any] | None = None
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """The messages that these bytes complete."""
-        self._data, self._at = self._data[self._at :] + data, 0
-        while (message := self._next()) is not None:
-            yield message
-
-    def _next(self) -> Message | None:
-        """The message at the place up to which all has been taken; None where it is not whole."""
-        if self._head is None:
-            stop = self._data.find(b"\n", self._at)
-            if stop < 0:
-                return None
-            self._head, self._at = json.loads(self._data[self._at : stop]), stop + 1
-        sizes = self._head["columns"]
-        if len(self._data) - self._at < sum(sizes):
-            return None
-        columns = []
-        for size in sizes:
-            columns.append(self._data[self._at : self._at + size])
-            self._at += size
-        head, self._head = self._head, None
-        del head["columns"]
-        return Message(head, columns)
+        self._data += data
+        while True:
+            if self._head is None:
+                line, newline, rest = self._data.partition(b"\n")
+                if not newline:
+                    return
+                self._head, self._data = json.loads(line), rest
+            sizes = self._head["columns"]
+            if len(self._data) < sum(sizes):
+                return
+            columns, at = [], 0
+            for size in sizes:
+                columns.append(self._data[at : at + size])
+                at += size
+            head, self._head, self._data = self._head, None, self._data[at:]
+            del head["columns"]
+            yield Message(head, columns)
 
 
 def error_head(error: errors.FastfeedError) -> dict[str, object]:

@@ -35,7 +35,7 @@ class How:
     """What is done to an image."""
 
     strict: bool = True
-    """Decode JPEGs a second time with a decoder that warns, verify PNGs, load later frames."""
+    """Decode JPEGs a second time with a decoder that warns, look for markers within their data, verify PNGs, load later frames."""
     band: bool = True
     """Look for a flat grey bottom."""
     max_pixels: int = MAX_PIXELS
@@ -68,12 +68,14 @@ def look_at(data: bytes, probe: Probe, how: How) -> Picture:
     Raises:
         MemoryError: There is not enough for decoding it.
     """
-    subject = Subject.of(data, probe)
+    subject = Subject.of(data, probe, thorough=how.strict)
     found = _bombs(subject)
     if subject.pixels > how.max_pixels:
         decoded = Decoded(error=Refused(f"{subject.pixels:,} pixels: at most {how.max_pixels:,} are decoded here"))
     else:
         decoded = decode(data, how.max_pixels, how.around)
+    if decoded.error is not None and not how.strict:
+        subject = Subject.of(data, probe)  # why, says all of it
     name = subject.format_of(decoded.format)
     found += _costs(subject.codec, name) + _of_format(subject, decoded, how) + _warnings(decoded) + _waste(subject)
     if decoded.image is not None:

@@ -66,7 +66,7 @@ class Part:
         else:
             files = PlainFiles(spec.path, spec.index)
             self.catalog, self.reader = files, FileReader(files)
-        self._labelled = self.catalog.index.has(SAMPLE, "label")
+        self._labels = self.catalog.index.array(SAMPLE, "label") if self.catalog.index.has(SAMPLE, "label") else None
 
     def __len__(self) -> int:
         return len(self.catalog)
@@ -78,7 +78,7 @@ class Part:
 
     def label(self, position: int) -> str | None:
         """The name of a sample's class, else its number."""
-        number = self.catalog.label(position) if self._labelled else -1
+        number = -1 if self._labels is None else int(self._labels[position])
         if number < 0:
             return None
         names = self.catalog.classes

@@ -1,8 +1,11 @@
+import json
 import os
 import select
 
 from auditing import program
 
+from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.auditor.running.process import Fresh
 from fastfeed.auditor.running.subject import HOW, How
 from fastfeed.source import wire
@@ -14,7 +17,7 @@ class Talk:
     """A child, and what it answers."""
 
     def __init__(self, spec, memory_bytes=None):
-        self.process, self._unread, self._waiting = Fresh(), wire.Unread(), []
+        self.process, self._unread, self._waiting = Fresh(), b"", []
         self.say({"spec": spec, "memory_bytes": memory_bytes})
 
     def __enter__(self):
@@ -32,11 +35,16 @@ class Talk:
             assert ready, "the child says nothing"
             data = os.read(self.process.answers, 1 << 16)
             assert data, os.read(self.process.words, 1 << 16).decode()
-            self._waiting += [message.head for message in self._unread.feed(data)]
-        return self._waiting.pop(0)
+            *lines, self._unread = (self._unread + data).split(b"\n")
+            self._waiting += map(json.loads, lines)
+        answer = self._waiting.pop(0)
+        if isinstance(answer, dict):
+            return answer
+        record = SampleRecord.from_row(answer, CODES)
+        return {"event": "loaded", "index": record.index, "record": record.as_json()}
 
     def load(self, index, how=HOW):
-        self.say({"index": index, "how": how})
+        self.say({"indices": [index], "how": how})
         return self.hear()
 
 
@@ -48,6 +56,15 @@ def test_it_tells_how_many_there_are_and_loads_what_it_is_told(tmp_path):
         assert (answer["event"], answer["index"], answer["record"]["findings"]) == ("loaded", 7, [])
         assert answer["record"]["times"]["load"]["wall_seconds"] >= 0 and answer["record"]["peak_bytes"] >= 0
         assert "times" in child.load(7, How(load=False))["record"]
+
+
+def test_of_many_that_it_is_told_each_is_answered_before_the_next_is_begun(tmp_path):
+    with Talk({"object": program(tmp_path, "if index == 5:\n    os._exit(3)")}) as child:
+        child.hear()
+        child.say({"indices": [3, 4, 5, 6], "how": HOW})
+        assert [child.hear()["index"] for _ in range(2)] == [3, 4]
+        assert os.read(child.process.answers, 1) == b""
+    assert child.code == 3
 
 
 def test_what_samples_print_and_ask_does_not_disturb(tmp_path):

@@ -27,7 +27,7 @@ def run(crew, indices):
         return {record.index: record for record in crew.run(Task(index) for index in indices)}
 
 
-@pytest.mark.parametrize(("seconds", "ahead"), [(0.001, 8), (0.05, 2), (3.0, 1)])
+@pytest.mark.parametrize(("seconds", "ahead"), [(0.001, 64), (0.01, 18), (0.05, 3), (3.0, 1)])
 def test_the_longer_samples_take_the_fewer_a_child_has(seconds, ahead):
     crew = crew_of("none.py:make")
     assert crew._usual_ahead() == 2
