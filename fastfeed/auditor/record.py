@@ -48,7 +48,12 @@ class StageTime:
 
     def as_row(self) -> tuple[int, int, int | None, int]:
         """In nanoseconds, without names."""
-        return round(self.wall * 1e9), round(self.cpu * 1e9), None if self.delay is None else round(self.delay * 1e9), self.major_faults
+        return (
+            round(self.wall * 1e9),
+            round(self.cpu * 1e9),
+            None if self.delay is None else round(self.delay * 1e9),
+            self.major_faults,
+        )
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Self:
@@ -150,7 +155,7 @@ class SampleRecord:
         """
         *known, times, findings = row
         stages = {name: StageTime.from_row(time) for name, time in times.items()}
-        return cls(*known, stages, [Finding(codes[code], text) for code, text in findings])
+        return cls(*known, times=stages, findings=[Finding(codes[code], text) for code, text in findings])
 
 
 _known_of = attrgetter(*(entry.name for entry in fields(SampleRecord) if entry.name in _KNOWN))

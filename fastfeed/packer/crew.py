@@ -13,7 +13,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from socket import socket
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
@@ -55,12 +54,12 @@ class Process(Protocol):
         """The same, None while it runs."""
 
 
-def start_worker(module: str = "fastfeed.packer.process", stdin: int | socket = subprocess.PIPE) -> Process:
+def start_worker(module: str = "fastfeed.packer.process", stdin: int = subprocess.PIPE) -> Process:
     """A fresh interpreter that runs a worker's main().
 
     Args:
         module: Where that main() is.
-        stdin: What its stdin is; a pipe without it.
+        stdin: Descriptor of what its stdin is; by default a pipe.
     """
     return subprocess.Popen(  # noqa: S603 - our own code, by this interpreter
         [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder(), module], stdin=stdin,

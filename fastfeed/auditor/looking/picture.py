@@ -35,7 +35,8 @@ class How:
     """What is done to an image."""
 
     strict: bool = True
-    """Decode JPEGs a second time with a decoder that warns, look for markers within their data, verify PNGs, load later frames."""
+    """Decode JPEGs a second time with a decoder that warns, search all of their data for markers, verify PNGs, load later
+    frames."""
     band: bool = True
     """Look for a flat grey bottom."""
     max_pixels: int = MAX_PIXELS

@@ -11,9 +11,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby, islice
-from operator import attrgetter
+from itertools import islice
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -23,21 +21,16 @@ from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE, HANG, TAKES_LONG
 from fastfeed.auditor.running.limits import Limits, Spread
-from fastfeed.auditor.running.process import Process, Start, stack_of, told_stack
-from fastfeed.auditor.running.subject import HOW, How
+from fastfeed.auditor.running.member import Member
+from fastfeed.auditor.running.member import Task as Task  # noqa: PLC0414 - what a crew is given
+from fastfeed.auditor.running.pace import ahead_of, gather_seconds
+from fastfeed.auditor.running.process import Start, stack_of, told_stack
+from fastfeed.auditor.running.subject import How
 from fastfeed.errors import WorkerDied
 from fastfeed.source import wire
 from fastfeed.units import format_count, format_seconds
 
 LOG = logging.getLogger("fastfeed.audit")
-_AHEAD_SECONDS = 0.2
-"""What a child has to do: it goes on with the next sample while this process takes in the last. Of samples that take longer it has
-one, so that nobody waits long for the last ones, or when time is up."""
-_FIRST_AHEAD, _MOST_AHEAD = 2, 64
-"""Samples that a child has while nobody knows what they take, and at most."""
-_MANY_AHEAD, _GATHER_SECONDS = 8, 0.02
-"""Children that have so many are left alone for so long, so that their answers come together: being woken for each costs more than
-the answer."""
 _WORDS_BYTES = 8000
 _LOOK_SECONDS = 1.0
 """How often it is looked whether one hangs."""
@@ -47,45 +40,6 @@ _MOST_ASIDE = 8
 """Children that may hang at once, beside those that work."""
 _MOST_CRASHES = 8
 """Samples in a row that kill their process, and none in between that does not: then one that was loaded before is tried."""
-
-
-@dataclass(slots=True)
-class Task:
-    """A sample to load."""
-
-    index: int
-    how: How = HOW
-    how_it_died: str | None = None
-    """Of the first try."""
-    behind: int = 0
-    """Samples that the process had loaded before it, at the first try."""
-    found: Finding | None = None
-    """What is known of it already: only its names are still wanted."""
-    probe: bool = False
-    """It was loaded before; if it kills its process now, it is not the samples that do so."""
-
-
-@dataclass(slots=True, eq=False)
-class _Child:
-    """A process, and the samples that it has: the first is in work."""
-
-    process: Process
-    tasks: "deque[Task]" = field(default_factory=deque)
-    began: float = field(default_factory=time.monotonic)
-    loaded: int = 0
-    ready: bool = False
-    stack: int = -1
-    stood: str | None = None
-    """Where it stood when its sample was spoken of; from then on it gets no other."""
-    unread: bytes = b""
-    """Of its answers: the beginning of a line."""
-    words: bytes = b""
-
-    def give(self, message: bytes) -> None:
-        try:
-            os.write(self.process.orders, message)
-        except BrokenPipeError:
-            return  # it is dead: its closed pipe says so
 
 
 class Answer(NamedTuple):
@@ -112,8 +66,7 @@ class Crew:
         self._stream = False
         """Whether sample i comes only behind sample i - 1, so that nothing comes behind one that kills its process."""
         self._spread = Spread()
-        self._ahead, self._gather_seconds = _FIRST_AHEAD, 0.0
-        self._children: list[_Child] = []
+        self._children: list[Member] = []
         self._again: deque[Task] = deque()
         """Samples whose process died; and those that it had behind them."""
         self._crashes = 0
@@ -178,7 +131,6 @@ class Crew:
             if time.monotonic() > looked + _LOOK_SECONDS:
                 yield from self._watch()
                 looked = time.monotonic()
-            self._ahead = self._usual_ahead()
 
     def measured(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
         """Times of samples, in this order, without a look at them.
@@ -198,24 +150,15 @@ class Crew:
         records = self.run(Task(index, how) for index in indices)
         return {record.index: [record.times] for record in records if record.times and not record.findings}
 
-    def _usual_ahead(self) -> int:
-        """How many samples a child should have."""
-        usual = self._spread.percentile(0.5)
-        if usual is None:
-            return _FIRST_AHEAD
-        ahead = max(1, min(_MOST_AHEAD, int(_AHEAD_SECONDS / usual)))
-        self._gather_seconds = min(_GATHER_SECONDS, usual * ahead / 4)  # they get more when half of it is done
-        return ahead
-
     def _feed(self, coming: Iterator[Task]) -> None:
         """Give each child what it lacks. A sample whose process died goes first, alone, to a new one."""
         while self._again and (self._again[0].how_it_died is not None or self._again[0].probe):
             child = self._hire()
-            self._give(child, [self._again.popleft()])
+            child.give([self._again.popleft()])
         working = [child for child in self._children if child.stood is None]
         aside = len(self._children) - len(working)
         most = self._wanted if aside < _MOST_ASIDE else 0
-        for enough in sorted({1, self._ahead}):  # nobody gets a second one while another has none
+        for enough in sorted({1, ahead_of(self._spread.percentile(0.5))}):  # nobody gets a second one while another has none
             for number in range(most):
                 has = len(working[number].tasks) if number < len(working) else 0
                 if has > enough // 2:
@@ -225,7 +168,7 @@ class Crew:
                     return
                 if number >= len(working):
                     working.append(self._hire())
-                self._give(working[number], tasks)
+                working[number].give(tasks)
 
     def _next(self, coming: Iterator[Task], count: int) -> list[Task]:
         """At most so many tasks: those that are to be done again first."""
@@ -234,22 +177,15 @@ class Crew:
         again = [self._again.popleft() for _ in range(min(count, len(self._again)))]
         return [*again, *islice(coming, count - len(again))]
 
-    def _give(self, child: _Child, tasks: Sequence[Task]) -> None:
-        if not child.tasks:
-            child.began = time.monotonic()
-        child.tasks.extend(tasks)
-        for how, alike in groupby(tasks, key=attrgetter("how")):
-            child.give(wire.encode({"indices": [task.index for task in alike], "how": how}))
-
-    def _hire(self) -> _Child:
-        child = _Child(self._start())
+    def _hire(self) -> Member:
+        child = Member(self._start())
         self._children.append(child)
         for name in ("answers", "words"):
             self._selector.register(getattr(child.process, name), selectors.EVENT_READ, (child, name))
-        child.give(wire.encode({"spec": self._spec, "memory_bytes": self._limits.memory_bytes}))
+        child.tell({"spec": self._spec, "memory_bytes": self._limits.memory_bytes})
         return child
 
-    def _dismiss(self, child: _Child) -> int:
+    def _dismiss(self, child: Member) -> int:
         """End a child; its exit code."""
         self._children.remove(child)
         for descriptor in (child.process.answers, child.process.words):
@@ -260,8 +196,9 @@ class Crew:
     # ------------------------------------------------------------------------------------------------ what comes back
     def _hear(self, seconds: float | None) -> Iterator[Answer]:
         ready = self._selector.select(seconds)
-        if ready and self._ahead >= _MANY_AHEAD:
-            time.sleep(self._gather_seconds)
+        pause = gather_seconds(self._spread.percentile(0.5))
+        if ready and pause:
+            time.sleep(pause)
             ready = self._selector.select(0)
         for key, _ in ready:
             child, name = key.data
@@ -277,10 +214,9 @@ class Crew:
             else:
                 yield from self._died(child)
 
-    def _answered(self, child: _Child, data: bytes) -> Iterator[Answer]:
-        *lines, child.unread = (child.unread + data).split(b"\n")
-        now = time.monotonic()
-        took = (now - child.began) / max(1, len(lines))  # of several that came together the mean
+    def _answered(self, child: Member, data: bytes) -> Iterator[Answer]:
+        lines = child.answers(data)
+        took = (time.monotonic() - child.began) / max(1, len(lines))  # of several that came together the mean
         for line in lines:
             if child not in self._children:
                 return  # it was ended, and others do what it had besides
@@ -288,11 +224,11 @@ class Crew:
             if isinstance(answer, dict):
                 self._told(child, answer)
                 continue
-            task = self._done(child, now)
+            task = self._done(child)
             if not task.probe:
                 yield self._answer(child, task, took, SampleRecord.from_row(answer, CODES), line)
 
-    def _told(self, child: _Child, answer: dict[str, Any]) -> None:
+    def _told(self, child: Member, answer: dict[str, Any]) -> None:
         """Anything but a record."""
         if "error" in answer:
             raise wire.error_of(answer)
@@ -302,19 +238,18 @@ class Crew:
             child.ready, child.stack, self.count = True, answer["stack"], answer["count"]
             child.began = time.monotonic()  # its start is not its first sample's
         elif answer["event"] == "end":
-            task = self._done(child, time.monotonic())
+            task = self._done(child)
             if not task.probe:
                 self.ended_at = task.index if self.ended_at is None else min(self.ended_at, task.index)
 
-    def _done(self, child: _Child, now: float) -> Task:
+    def _done(self, child: Member) -> Task:
         """The task that a child has done."""
-        task, child.began = child.tasks.popleft(), now
-        child.loaded += 1
+        task = child.done()
         if task.probe:
             self._crashes = 0
         return task
 
-    def _answer(self, child: _Child, task: Task, took: float, record: SampleRecord, row: bytes) -> Answer:  # noqa: PLR0917
+    def _answer(self, child: Member, task: Task, took: float, record: SampleRecord, row: bytes) -> Answer:  # noqa: PLR0917
         """A child's record, with what only its parent knows."""
         if task.found is not None:
             record.findings = [task.found]
@@ -331,7 +266,7 @@ class Crew:
         as_it_came = task.how_it_died is None and child.stood is None
         return Answer(record, row if as_it_came else None)
 
-    def _died(self, child: _Child) -> Iterator[Answer]:
+    def _died(self, child: Member) -> Iterator[Answer]:
         rest = _drained(child.process.words)
         how = _how(self._dismiss(child))
         words = (child.words + rest).decode(errors="replace")
@@ -382,7 +317,7 @@ class Crew:
             elif child.stood is None and took > self._limits.speak_after(self._spread):
                 self._speak(child, took)
 
-    def _speak(self, child: _Child, took: float) -> None:
+    def _speak(self, child: Member, took: float) -> None:
         task = self._put_aside(child)
         end = format_seconds(self._limits.end_after(self._spread))
         LOG.warning(
@@ -390,7 +325,7 @@ class Crew:
             task.index, format_seconds(took), child.stood, end,
         )  # fmt: skip
 
-    def _put_aside(self, child: _Child) -> Task:
+    def _put_aside(self, child: Member) -> Task:
         """Note where a child stands; others get what it has besides."""
         child.stood = stack_of(child.process.pid, child.stack) or "no Python code"
         task, *others = child.tasks
@@ -398,7 +333,7 @@ class Crew:
         child.tasks = deque([task])
         return task
 
-    def _ended(self, child: _Child, took: float) -> Iterator[Answer]:
+    def _ended(self, child: Member, took: float) -> Iterator[Answer]:
         task = child.tasks[0] if child.stood is not None else self._put_aside(child)
         self._dismiss(child)
         text = f"it was ended after {format_seconds(took)}; it stood in {child.stood}"

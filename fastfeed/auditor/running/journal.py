@@ -188,8 +188,7 @@ class Journal:
             raise disk_error(f"{self.report}: {error.strerror}", error.errno, self._folder()) from error
 
     def _write(self, target: BinaryIO, more: Iterable[SampleRecord]) -> None:
-        for record in chain(self, more):
-            target.write(json.dumps(record.as_json()).encode() + b"\n")
+        target.writelines(json.dumps(record.as_json()).encode() + b"\n" for record in chain(self, more))
 
 
 def _lock(descriptor: int, report: str) -> list[str]:

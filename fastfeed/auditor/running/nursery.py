@@ -1,8 +1,7 @@
 """Children as forks of one small process that has loaded what they need: a start takes a twentieth of a new interpreter's.
 
 The process in between is a fresh interpreter of one thread, which opens nothing that is audited and runs no code of the user's:
-it forks, kills and waits, so that no lock is inherited held and no thread is missing. When its parent goes, so do it and its
-children.
+it forks, kills and waits, so that no lock is inherited held and no thread is missing. When its parent goes, so do all of them.
 """
 
 import os
@@ -12,10 +11,12 @@ import subprocess
 import weakref
 from collections.abc import Sequence
 
+from fastfeed.environment import limit_library_threads
 from fastfeed.errors import WorkerDied
 from fastfeed.packer.crew import start_worker
 from fastfeed.packer.rows import fork
 
+_MODULE = "fastfeed.auditor.running.nursery"
 _START, _END = b"start", b"end"
 _MESSAGE_BYTES = 64
 _PIPES = 3
@@ -25,7 +26,7 @@ _PIPES = 3
 def main() -> None:
     """Do what is asked through the socket that was stdin, until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads that numpy starts at its import would be missing in forks
+    limit_library_threads(1, exact=False)  # threads that numpy starts at its import would be missing in forks
     from fastfeed.auditor.running.child import open_subject, serve  # noqa: PLC0415 - numpy comes with it
     from fastfeed.auditor.running.examine import warm_up  # noqa: PLC0415
 
@@ -56,7 +57,7 @@ def _ended(pid: int) -> int:
 class Nursery:
     """Starts children that open what they are told to open. The process in between starts with the first of them.
 
-    ``close()`` ends all of it; so does the end of this object.
+    close() ends all of it; so does the end of this object.
     """
 
     def __init__(self) -> None:
@@ -86,7 +87,7 @@ class _Between:
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = start_worker("fastfeed.auditor.running.nursery", stdin=theirs)
+            self._process = start_worker(_MODULE, stdin=theirs.fileno())
         assert isinstance(self._process, subprocess.Popen)
         self.close = weakref.finalize(self, _closed, self._socket, self._process)
 
