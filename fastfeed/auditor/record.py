@@ -154,8 +154,10 @@ class SampleRecord:
             codes: As from_json().
         """
         *known, times, findings = row
-        stages = {name: StageTime.from_row(time) for name, time in times.items()}
-        return cls(*known, times=stages, findings=[Finding(codes[code], text) for code, text in findings])
+        record = cls(*known)
+        record.times = {name: StageTime.from_row(time) for name, time in times.items()}
+        record.findings = [Finding(codes[code], text) for code, text in findings]
+        return record
 
 
 _known_of = attrgetter(*(entry.name for entry in fields(SampleRecord) if entry.name in _KNOWN))
