@@ -8,13 +8,16 @@ Needs the program jpegtran (apt-get install libjpeg-turbo-progs). README.md says
 """
 
 import argparse
+import json
 import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +39,8 @@ from benchmarks.measure import (
 
 _MADE_PHOTOS = 100
 _REPEATS = 5
+_PARTS = (1, 4, 8, 16, 32, 64)
+_CROPS = 3
 _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 
 
@@ -133,9 +138,59 @@ def sizes(files: Sequence[str], packed: str) -> list[list[str]]:
     return [*rows, ["column jpeg_rows", f"{stored:,.0f}", f"{stored * len(images) / before:+.2%}"]]
 
 
+def divided(files: Sequence[str]) -> Record:
+    """CPU-milliseconds to cut and decode a random crop, and bytes, by how many restart intervals a row may have."""
+    import torch
+    from torchvision.transforms import RandomResizedCrop
+
+    from fastfeed.feed.decode.box import Box
+    from fastfeed.feed.decode.header import read_header
+    from fastfeed.feed.decode.jpeg import decode
+    from fastfeed.jpegrows import read_frame, scan_rows, to_column
+    from fastfeed.packer.rows.transcode import LEAST_BYTES, MOST_PARTS, Jpegtran, interval_of
+
+    program, found, before = Jpegtran(), Record(), 0
+    photos: dict[int, list[tuple[bytes, Any, list[Box]]]] = {most: [] for most in _PARTS}
+    for path in files:
+        data = Path(path).read_bytes()
+        frame = read_frame(data)
+        if frame is None or frame.rows == 1 or len(frame.components) not in {1, 3}:
+            continue
+        draw = partial(RandomResizedCrop.get_params, torch.empty(3, frame.height, frame.width), [0.08, 1.0], [0.75, 4 / 3])
+        boxes = [Box(*draw()) for _ in range(_CROPS)]
+        before += len(data)
+        for most, those in photos.items():
+            least_bytes = LEAST_BYTES * MOST_PARTS // most
+            made = program.transcoded(data, interval_of(frame, len(data) - frame.scan, most, least_bytes))
+            those.append((made or b"", scan_rows(made or b""), boxes))
+    for most, those in photos.items():
+
+        def crops(those: list[tuple[bytes, Any, list[Box]]] = those) -> None:
+            for data, edges, boxes in those:
+                for box in boxes:
+                    decode(data, read_header(data), box, "RGB", edges)
+
+        found[str(most)] = {
+            "decode_ms": cpu_of(crops, len(those) * _CROPS) / 1e3,
+            "bytes": sum(len(data) for data, _, _ in those) / before,
+            "column_bytes": sum(len(to_column(edges)) for _, edges, _ in those) / len(those),
+        }
+    return found
+
+
+def parts_row(most: str, runs: Sequence[Record]) -> list[str]:
+    """A row of the table of divided()."""
+    return [
+        most, shown(spread(run["decode_ms"] for run in runs), ",.3f"), f"{runs[0]['bytes'] - 1:+.1%}",
+        f"{runs[0]['column_bytes']:,.0f}",
+    ]  # fmt: skip
+
+
 def child(order: Record) -> Record:
     """One run in a process of its own."""
-    return reading(order["packed"]) if order["what"] == "reading" else converting(order["files"])
+    if order["what"] == "reading":
+        return reading(order["packed"])
+    return {"converting": converting, "divided": divided}[order["what"]](order["files"])
 
 
 def parse() -> argparse.Namespace:
@@ -148,8 +203,6 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     """Make, measure, print."""
-    import json
-
     import fastfeed
 
     args = parse()
@@ -170,7 +223,7 @@ def main() -> None:
         packed = str(Path(home) / "packed")
         result = fastfeed.pack(chosen, packed, jpeg_rows=True)
         facts = {**machine_facts(packages=("simplejpeg", "numpy")), "outcomes": result.datasets[0].jpeg_rows}
-        runs: dict[str, list[Record]] = {"reading": [], "converting": []}
+        runs: dict[str, list[Record]] = {"reading": [], "converting": [], "divided": []}
         for _ in range(args.rounds):
             for what, listed in runs.items():
                 listed.append(in_fresh_process(__file__, {"what": what, "packed": packed, "files": files}))
@@ -181,6 +234,9 @@ def main() -> None:
             print_table([what, unit], [[name, shown(value, form)] for name, value in table.items()])
             print()
         print_table(["bytes", "an image", "of the photos"], sizes(files, packed))
+        print()
+        names = ["intervals a row, at most", "a random crop, CPU ms", "bytes of the photos", "column, bytes an image"]
+        print_table(names, [parts_row(most, [run[most] for run in runs["divided"]]) for most in runs["divided"][0]])
         write_json(args.json, {"machine": facts, "runs": runs})
 
 

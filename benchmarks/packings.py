@@ -83,6 +83,8 @@ PACKINGS: Mapping[str, Callable[[str, str], None] | None] = {
     "mds": write_mds,
     "shards": write_shards,
     "shards, jpeg_rows": partial(write_shards, jpeg_rows=True),
+    "shards, q90": partial(write_shards, quality=_QUALITY),
+    "shards, jpeg_rows, q90": partial(write_shards, quality=_QUALITY, jpeg_rows=True),
     "shards, at most 500": partial(write_shards, max_side=MAX_SIDE),
     "shards, jpeg_rows, at most 500": partial(write_shards, max_side=MAX_SIDE, jpeg_rows=True),
     "shards, at most 500, q90": partial(write_shards, max_side=MAX_SIDE, quality=_QUALITY),

@@ -257,7 +257,7 @@ class ImageConfig:
     only_field: tuple[str, ...] = ()
     """The image fields that may change; needed where samples hold other things that may speak of pixels."""
     jpeg_rows: bool = False
-    """Give JPEGs a restart marker behind each row of blocks, without loss, and keep where the rows begin."""
+    """Give JPEGs restart markers between their blocks, up to 32 in a row, without loss, and keep where they are."""
 
     def __post_init__(self) -> None:
         for name, most in (("max_side", 65535), ("resize_short", 65535), ("quality", 100)):

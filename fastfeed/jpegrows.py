@@ -1,8 +1,9 @@
-"""Where the rows of a JPEG begin that has a restart marker behind each row of MCUs. Markers are read, nothing is decoded.
+"""Where the restart intervals of a JPEG begin that divide its rows of MCUs evenly. Markers are read, nothing is decoded.
 
-ITU-T T.81: a restart interval (DRI, B.2.4.4) of exactly one row of MCUs puts a marker RST0 to RST7, in turn, between two
-rows (F.1.1.5.2), and the predictions begin anew behind it: each row can be decoded by itself. In entropy-coded data a byte
-FF is always followed by 00 (F.1.2.3), so a marker is found without decoding.
+ITU-T T.81: a restart interval (DRI, B.2.4.4) puts a marker RST0 to RST7, in turn, behind so many MCUs (F.1.1.5.2), and the
+predictions begin anew behind it: each interval can be decoded by itself. Where a row of MCUs is one interval, or several
+whole ones, rows and columns of intervals can be cut out. In entropy-coded data a byte FF is always followed by 00 (F.1.2.3),
+so a marker is found without decoding.
 """
 
 import re
@@ -21,6 +22,13 @@ _ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 """Markers without a segment, which must not stand between segments."""
 _BLOCK = 8
 _MOST_SAMPLING = 4
+_MARKER_BYTES = 2
+_FIRST_BYTES = 4
+_MOST_FIRST, _MOST_SIZE = 0xFFFFFFFF, 0xFFFF
+_LEAST_INTERVALS = 2
+Edges = NDArray[np.int64]
+"""Where the restart intervals of a JPEG begin: int64 of shape (intervals + 1,), rising. The first byte of the entropy-coded
+data of each, behind the marker that ends the one before it, and last the byte behind the marker that ends the scan (EOI)."""
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 """What ends entropy-coded data: a marker that is no restart; the fill bytes before it do not count."""
 
@@ -87,9 +95,11 @@ class Frame(NamedTuple):
         return self.marker in {_BASELINE, _EXTENDED} and self.precision == 8 and self.is_whole and self.height > 0  # noqa: PLR2004
 
     @property
-    def has_row_markers(self) -> bool:
-        """Whether it says that there is a restart marker behind each row, and there are rows to tell apart."""
-        return self.is_sequential and self.interval == self.mcus_per_row and self.rows > 1
+    def parts(self) -> int:
+        """Restart intervals in a row of MCUs; 0 where rows do not end where intervals do, or there is a single row."""
+        if not self.is_sequential or not self.interval or self.mcus_per_row % self.interval or self.rows == 1:
+            return 0
+        return self.mcus_per_row // self.interval
 
 
 def segments(data: bytes) -> Iterator[Segment]:
@@ -175,44 +185,73 @@ def _with_scan(frame: Frame, segment: bytes, interval: int, stop: int) -> Frame:
     return frame._replace(interval=interval, is_whole=is_whole, scan=stop)
 
 
-def scan_rows(data: bytes) -> NDArray[np.uint32] | None:
-    """Where the rows of a JPEG begin.
+def scan_rows(data: bytes) -> Edges | None:
+    """Where the rows of a JPEG begin, and the parts that restart markers divide them into.
 
     Args:
         data: The whole file.
 
     Returns:
-        uint32 of shape (rows + 1,), rising: the first byte of each MCU row's entropy-coded data, and where the marker stands
-        that ends the scan (EOI). None where the file has not a restart marker behind each row, has a single row, is not of
-        8 bits in Huffman coding in one scan, or anything is not where it should be.
+        Where restart intervals begin, of each row parts. None where rows of MCUs do not end where restart intervals do, the
+        file has a single row, is not of 8 bits in Huffman coding in one scan, or anything is not where it should be.
     """
     frame = read_frame(data)
     return rows_of(data, frame) if frame is not None else None
 
 
-def rows_of(data: bytes, frame: Frame) -> NDArray[np.uint32] | None:
+def rows_of(data: bytes, frame: Frame) -> Edges | None:
     """As scan_rows(), of a file whose headers have been read.
 
     Args:
         data: The whole file.
         frame: From read_frame().
     """
-    if not frame.has_row_markers or len(data) > 0xFFFFFFFF:  # noqa: PLR2004 - what 32 bits can say
+    count = frame.rows * frame.parts
+    if not count:
         return None
     raw = np.frombuffer(data, dtype=np.uint8, offset=frame.scan)
     at = np.flatnonzero(raw[:-1] == 0xFF)  # noqa: PLR2004 - of these, only markers are not followed by a zero
     kinds = raw[at + 1]
-    markers = at[kinds != 0][: frame.rows]
-    if kinds[kinds != 0][: frame.rows].tobytes() != _row_markers(frame.rows):
+    markers = at[kinds != 0][:count]
+    if kinds[kinds != 0][:count].tobytes() != _markers(count):
         return None
-    starts = np.empty(frame.rows + 1, dtype=np.uint32)
-    starts[0] = frame.scan
-    starts[1:] = markers + (frame.scan + 2)
-    starts[-1] -= 2
-    return starts
+    return np.concatenate(([frame.scan], markers + (frame.scan + _MARKER_BYTES)))
+
+
+def to_column(edges: Edges) -> bytes:
+    """What the column jpeg_rows of the index keeps (archive/README.md, section 4.4).
+
+    Args:
+        edges: From scan_rows().
+
+    Returns:
+        The first of them as uint32, then the bytes of each interval as uint16; nothing where they are too large for that.
+    """
+    sizes = np.diff(edges)
+    if edges[0] > _MOST_FIRST or sizes.max() > _MOST_SIZE:
+        return b""
+    return int(edges[0]).to_bytes(_FIRST_BYTES, "little") + sizes.astype("<u2").tobytes()
+
+
+def from_column(raw: bytes) -> Edges | None:
+    """Where the restart intervals of a member begin, as the column says; None where it says no such thing.
+
+    Args:
+        raw: A row of the column, which is not empty.
+    """
+    if len(raw) < _FIRST_BYTES + _LEAST_INTERVALS * 2 or len(raw) % 2:
+        return None
+    edges = np.empty((len(raw) - _FIRST_BYTES) // 2 + 1, dtype=np.int64)
+    sizes = np.frombuffer(raw, dtype="<u2", offset=_FIRST_BYTES)
+    if sizes.min() <= _MARKER_BYTES:
+        return None
+    edges[0] = int.from_bytes(raw[:_FIRST_BYTES], "little")
+    np.cumsum(sizes, out=edges[1:])
+    edges[1:] += edges[0]
+    return edges
 
 
 @lru_cache(maxsize=1 << 10)
-def _row_markers(rows: int) -> bytes:
-    """The second bytes of the markers behind the rows: RST0 to RST7 in turn, at last EOI."""
-    return bytes(0xD0 + number % 8 for number in range(rows - 1)) + b"\xd9"
+def _markers(count: int) -> bytes:
+    """The second bytes of the markers behind so many intervals: RST0 to RST7 in turn, at last EOI."""
+    return bytes(0xD0 + number % 8 for number in range(count - 1)) + b"\xd9"

@@ -97,9 +97,13 @@ class SkipList:
 
     @staticmethod
     def write(path: str, entries: Iterable[SkipEntry]) -> None:
-        """Write JSONL, one entry a line."""
-        with open(path, "w", encoding="utf-8") as file:
+        """Write JSONL, one entry a line; whole or not at all, so that a full disk leaves an earlier list as it was."""
+        part = f"{path}.part"
+        with open(part, "w", encoding="utf-8") as file:
             file.writelines(entry.to_json() + "\n" for entry in entries)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
 
 
 _LINE = 'A line is an object such as {"source": "cat/17.jpg"}, the path relative to the source folder.'

@@ -1,6 +1,7 @@
-"""The only place that parses or formats sizes, counts and durations."""
+"""The only place that parses or formats sizes, counts, durations and signals."""
 
 import re
+import signal
 
 _FACTORS = {
     "": 1, "b": 1, "k": 1000, "kb": 1000, "m": 1000**2, "mb": 1000**2, "g": 1000**3, "gb": 1000**3, "t": 1000**4,
@@ -59,3 +60,11 @@ def format_brief_seconds(seconds: float) -> str:
         if round(seconds * factor, 3) >= 1:
             return f"{seconds * factor:,.3g} {unit}"
     return f"{seconds * 1e6:,.3g} \N{MICRO SIGN}s"
+
+
+def format_signal(number: int) -> str:
+    """9 -> "SIGKILL"; most real-time signals have no name: 40 -> "signal 40"."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

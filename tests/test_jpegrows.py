@@ -1,4 +1,4 @@
-"""fastfeed/jpegrows.py: what the headers of a JPEG say, and where its rows begin, against Pillow's own writer and decoder."""
+"""fastfeed/jpegrows.py: what a JPEG's headers say, where its restart intervals begin; against Pillow's writer and decoder."""
 
 import io
 from itertools import pairwise
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from fastfeed.jpegrows import EOI, SOI, Component, read_frame, scan_rows, segments
+from fastfeed.jpegrows import EOI, SOI, Component, from_column, read_frame, scan_rows, segments, to_column
 
 SAMPLINGS = {"4:4:4": (1, 1), "4:2:2": (2, 1), "4:2:0": (2, 2)}
 
@@ -29,7 +29,7 @@ def cut(data: bytes, starts: np.ndarray, rows: int) -> bytes:
     height = min(frame.height, rows * frame.mcu[1])
     head = bytearray(data[: starts[0]])
     head[frame.size_at : frame.size_at + 2] = height.to_bytes(2)
-    return bytes(head) + data[starts[0] : starts[rows] - (2 if rows < frame.rows else 0)] + b"\xff\xd9"
+    return bytes(head) + data[starts[0] : starts[rows * frame.parts] - 2] + b"\xff\xd9"
 
 
 @settings(max_examples=60, deadline=None)
@@ -52,7 +52,7 @@ def test_rows_can_be_cut_at_any_of_them(size, mode, sampling, draw):
     assert len(starts) == frame.rows + 1
     assert starts[0] == frame.scan
     assert [data[start - 2 : start] for start in starts[1:-1]] == [bytes((0xFF, 0xD0 + at % 8)) for at in range(frame.rows - 1)]
-    assert data[starts[-1] :] == b"\xff\xd9"
+    assert starts[-1] == len(data) and data.endswith(b"\xff\xd9")
     rows = draw.draw(st.integers(1, frame.rows))
     whole, part = Image.open(io.BytesIO(data)), Image.open(io.BytesIO(cut(data, starts, rows)))
     assert part.size == (size[0], min(size[1], rows * down))
@@ -65,7 +65,7 @@ def test_rows_can_be_cut_at_any_of_them(size, mode, sampling, draw):
     [
         {"restart_marker_rows": 0},
         {"restart_marker_rows": 2},
-        {"restart_marker_rows": 0, "restart_marker_blocks": 1},
+        {"restart_marker_rows": 0, "restart_marker_blocks": 2},
         {"progressive": True},
         {"size": (70, 16)},
         {"size": (1, 1)},
@@ -77,9 +77,34 @@ def test_files_without_a_marker_behind_each_row(options):
     assert scan_rows(jpeg(**options)) is None
 
 
-def test_a_restart_interval_of_blocks_that_is_a_row_counts():
-    data = jpeg((64, 48), sampling="4:4:4", restart_marker_rows=0, restart_marker_blocks=8)
-    assert scan_rows(data) is not None
+@pytest.mark.parametrize(("blocks", "parts"), [(8, 1), (4, 2), (1, 8), (3, 0), (16, 0)])
+def test_a_row_may_be_several_restart_intervals_if_it_ends_where_one_does(blocks, parts):
+    data = jpeg((64, 48), sampling="4:4:4", restart_marker_rows=0, restart_marker_blocks=blocks)
+    frame, edges = read_frame(data), scan_rows(data)
+    assert frame is not None and frame.parts == parts
+    assert (edges is None) == (parts == 0)
+    assert edges is None or len(edges) == 6 * parts + 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 0xFFFFFFFF), st.lists(st.integers(3, 0xFFFF), min_size=2, max_size=300))
+def test_what_the_column_keeps_is_what_was_found(first, sizes):
+    edges = np.cumsum([first, *sizes])
+    raw = to_column(edges)
+    assert len(raw) == 4 + 2 * len(sizes)
+    again = from_column(raw)
+    assert again is not None and again.dtype == np.int64 and again.tolist() == edges.tolist()
+
+
+@pytest.mark.parametrize("edges", [[600, 700, 700 + (1 << 16)], [1 << 32, (1 << 32) + 9, (1 << 32) + 20]])
+def test_what_is_too_large_for_the_column_is_not_kept(edges):
+    assert to_column(np.array(edges)) == b""
+
+
+@given(st.binary(max_size=40))
+def test_any_row_of_the_column_rises_or_says_nothing(raw):
+    edges = from_column(raw)
+    assert edges is None or (len(edges) > 2 and (np.diff(edges) > 2).all())
 
 
 @pytest.mark.parametrize("damage", ["cut", "marker gone", "other marker", "one more", "wrong order", "no end", "interval"])
@@ -116,7 +141,7 @@ def test_a_changed_byte_never_raises_and_never_leads_outside(at, value):
     starts = scan_rows(bytes(data))
     if starts is not None:
         assert starts[0] >= 2
-        assert starts[-1] + 2 <= len(data)
+        assert starts[-1] <= len(data)
         assert all(first < second for first, second in pairwise(starts.tolist()))
 
 

@@ -1,5 +1,6 @@
 """fastfeed/sample.py: identity of a sample, and the skip list that names samples by it."""
 
+import errno
 import json
 import os
 
@@ -56,6 +57,18 @@ def test_what_is_written_reads_back(tmp_path_factory, entries):
     path = str(tmp_path_factory.mktemp("skip") / "skip.jsonl")
     SkipList.write(path, entries)
     assert SkipList.read(path).entries == entries
+
+
+def test_a_list_that_cannot_be_written_whole_leaves_the_earlier_one(tmp_path):
+    def torn():
+        yield SkipEntry(key="b")
+        raise OSError(errno.ENOSPC, "full")
+
+    path = str(tmp_path / "skip.jsonl")
+    SkipList.write(path, [SkipEntry(key="a")])
+    with pytest.raises(OSError, match="full"):
+        SkipList.write(path, torn())
+    assert SkipList.read(path).entries == [SkipEntry(key="a")]
 
 
 def test_a_path_that_is_not_utf8_survives(tmp_path):

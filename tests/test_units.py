@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastfeed.units import format_brief_seconds, format_count, format_seconds, format_size, parse_size
+from fastfeed.units import format_brief_seconds, format_count, format_seconds, format_signal, format_size, parse_size
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,10 @@ def test_format_size(size, text):
 @given(st.integers(0, 1 << 50))
 def test_a_formatted_size_reads_back_within_its_digits(size):
     assert parse_size(format_size(size)) == pytest.approx(size, rel=0.06)
+
+
+def test_format_signal():
+    assert [format_signal(number) for number in (9, 11, 34, 40)] == ["SIGKILL", "SIGSEGV", "SIGRTMIN", "signal 40"]
 
 
 def test_format_count():

@@ -10,8 +10,8 @@ from typing import Protocol, TypeVar
 
 from fastfeed.archive.index import UNREAD as UNREAD  # noqa: PLC0414 - what a Place may say
 from fastfeed.archive.index import DatasetIndex
-from fastfeed.archive.strings import RowStarts
 from fastfeed.errors import FastfeedError
+from fastfeed.jpegrows import Edges
 from fastfeed.media import is_image_field
 
 _Error = TypeVar("_Error", bound=FastfeedError)
@@ -90,7 +90,7 @@ class Catalog(Protocol):
     def members_with(self, sources: AbstractSet[bytes]) -> Iterator[tuple[int, bytes]]:
         """(position, source) of each member that has one of these sources."""
 
-    def jpeg_rows(self, position: int, place: Place) -> RowStarts | None:
+    def jpeg_rows(self, position: int, place: Place) -> Edges | None:
         """Where the rows of a JPEG begin, within the member, and last where the marker stands that ends its scan.
 
         Args:
@@ -125,7 +125,7 @@ class Catalog(Protocol):
 class WithoutRows:
     """A catalog whose index says nothing of the rows of JPEGs."""
 
-    def jpeg_rows(self, position: int, place: Place) -> RowStarts | None:  # noqa: ARG002 - Catalog's signature
+    def jpeg_rows(self, position: int, place: Place) -> Edges | None:  # noqa: ARG002 - Catalog's signature
         """None: nobody has indexed them."""
         return None
 

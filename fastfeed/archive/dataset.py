@@ -14,8 +14,8 @@ from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, Member
 from fastfeed.archive.manifest import FOLDER, GROUP, INDEX, MANIFEST, Group, Manifest, ShardEntry
 from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import RESTORE, SHARD_NAME, member_name
-from fastfeed.archive.strings import RowStarts
 from fastfeed.errors import FastfeedError, IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged
+from fastfeed.jpegrows import Edges
 from fastfeed.units import format_count
 
 _MAX_MANIFEST_BYTES = 1 << 30
@@ -100,8 +100,8 @@ class Archive:
             )  # fmt: skip
         return Place(entry.file, fields[member.field], start, stop, member.xxh3, row)
 
-    def jpeg_rows(self, position: int, place: Place) -> RowStarts | None:
-        """Where the rows of a JPEG begin, within the member; None where they are not indexed.
+    def jpeg_rows(self, position: int, place: Place) -> Edges | None:
+        """Where the restart intervals of a JPEG begin, within the member; None where they are not indexed.
 
         Raises:
             IndexDamaged: The index says places outside of the member.

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from fastfeed.archive.columns import Column
 from fastfeed.errors import IndexDamaged
+from fastfeed.jpegrows import Edges, from_column
 
 HINT = "Run fastfeed verify; restore .fastfeed from a copy, or pack again."
 _MARKER_BYTES = 2
-_LEAST_ROWS = 2
-RowStarts = NDArray[np.uint32]
-"""Where the rows of a JPEG begin, and last where the marker stands that ends its scan."""
 
 
 class Strings(Sequence[bytes]):
@@ -81,7 +79,7 @@ class Texts(Sequence[str]):
 
 
 class JpegRows:
-    """The column jpeg_rows: for each member whose rows are indexed, where in it each row of blocks begins.
+    """The column jpeg_rows: for each member whose rows are indexed, where in it their restart intervals begin.
 
     Args:
         raw: The column.
@@ -92,7 +90,7 @@ class JpegRows:
     def __init__(self, raw: Strings) -> None:
         self.raw = raw
 
-    def of(self, row: int, size_bytes: int) -> RowStarts | None:
+    def of(self, row: int, size_bytes: int) -> Edges | None:
         """The rows of one member.
 
         Args:
@@ -100,22 +98,19 @@ class JpegRows:
             size_bytes: Of the member, which all of them must lie in.
 
         Returns:
-            uint32 of shape (rows + 1,): the first byte of each row's entropy-coded data within the member, and where the
-            marker stands that ends the scan. None where the member is not indexed.
+            Where they begin within the member. None where it is not indexed.
 
         Raises:
-            IndexDamaged: They do not rise, or leave the member.
+            IndexDamaged: They are none, or leave the member.
         """
         found: bytes = self.raw[row]
         if not found:
             return None
-        if len(found) % 4 == 0 and len(found) >= 4 * (_LEAST_ROWS + 1):
-            starts = np.frombuffer(found, dtype="<u4")
-            inside = int(starts[0]) >= _MARKER_BYTES and int(starts[-1]) + _MARKER_BYTES <= size_bytes
-            if inside and bool((starts[1:] > starts[:-1]).all()):
-                return starts
+        edges = from_column(found)
+        if edges is not None and edges[0] >= _MARKER_BYTES and edges[-1] <= size_bytes:
+            return edges
         msg = f"row {row} of column jpeg_rows says no rows of a member of {size_bytes} bytes"
-        expected = f"at least {_LEAST_ROWS + 1} numbers of 4 bytes that rise within [2, {size_bytes - _MARKER_BYTES}]"
+        expected = f"an offset of 4 bytes from 2 on, and at least 2 sizes of 2 bytes above 2, up to byte {size_bytes}"
         raise IndexDamaged(msg, path=self.raw.path, expected=expected, got=found[:80].hex(), hint=self.raw.hint)
 
     def has(self, row: int) -> bool:

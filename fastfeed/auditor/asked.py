@@ -1,12 +1,16 @@
 """What decides how an audit is done."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypedDict
 
+from fastfeed.config import RowConfig, row_config
 from fastfeed.errors import UsageError
 from fastfeed.units import parse_size
+
+_ROWS = ("field", "label", "key", "classes")
+"""Options that are about rows, as pack has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +34,14 @@ class AuditConfig:
     """Of a folder: look also at what begins with a dot."""
     root: str | os.PathLike[str] | None = None
     """Of a list: the folder that paths are relative to; else its own."""
+    rows: RowConfig = field(default_factory=RowConfig)
+    """Of a list or table: which columns name files (field), the class (label) and samples (key); the classes; as for pack."""
     baseline: str | os.PathLike[str] | None = None
     """The report (jsonl=) of an earlier audit: only what is not in it counts."""
     thumbnails: bool = True
     """Whether the page (html=) shows flagged images."""
+    tokenizer: Any = None
+    """Counts the tokens of texts: something to call with a text, something with encode(), or "module:name", "file.py:name"."""
 
     def __post_init__(self) -> None:
         for name in ("workers", "sample"):
@@ -65,8 +73,13 @@ class AuditOptions(TypedDict, total=False):
     memory_limit: int | str | None
     hidden: bool
     root: str | os.PathLike[str] | None
+    field: Mapping[str, str]
+    label: str | None
+    key: str | None
+    classes: Sequence[str] | None
     baseline: str | os.PathLike[str] | None
     thumbnails: bool
+    tokenizer: Any
 
 
 def audit_config(options: Mapping[str, object]) -> AuditConfig:
@@ -75,9 +88,11 @@ def audit_config(options: Mapping[str, object]) -> AuditConfig:
     Raises:
         UsageError: An option that there is not, or a value that does not fit.
     """
-    names = [entry.name for entry in fields(AuditConfig)]
+    names = [entry.name for entry in fields(AuditConfig) if entry.name != "rows"] + list(_ROWS)
     unknown = sorted(set(options) - set(names))
     if unknown:
         msg = f"audit has no option {', '.join(unknown)}"
         raise UsageError(msg, expected=f"among {', '.join(names)}", got=", ".join(unknown))
-    return AuditConfig(**options)  # type: ignore[arg-type]
+    about_rows = {name: value for name, value in options.items() if name in _ROWS}
+    others = {name: value for name, value in options.items() if name not in _ROWS}
+    return AuditConfig(rows=row_config(about_rows), **others)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fastfeed.auditor.asked import AuditConfig, AuditOptions, audit_config
@@ -11,6 +12,7 @@ from fastfeed.auditor.finding import Finding, Severity
 from fastfeed.auditor.judging.judge import judge_ledger
 from fastfeed.auditor.judging.ledger import Ledger
 from fastfeed.auditor.judging.noise import Beat, Noise
+from fastfeed.auditor.places import prove_places
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.report.baseline import Baseline
 from fastfeed.auditor.report.gather import Gathered
@@ -23,10 +25,10 @@ from fastfeed.auditor.running.process import starter
 from fastfeed.auditor.running.sampling import at_most, positions
 from fastfeed.auditor.running.subject import How
 from fastfeed.auditor.running.targets import FOLDER, Target, find_target
-from fastfeed.auditor.showing import KILL_SECONDS, prove_writable, write_page
+from fastfeed.auditor.running.tokenizing import name_of
+from fastfeed.auditor.showing import KILL_SECONDS, write_page
 from fastfeed.auditor.together import Together, of_tars
 from fastfeed.disk import disk_error
-from fastfeed.errors import UsageError
 from fastfeed.machine import memory, processors
 from fastfeed.sample import SkipEntry, SkipList
 from fastfeed.trace import QUIET, Progress
@@ -55,13 +57,14 @@ def audit(
 
     Args:
         target: A folder of files; what pack wrote; tars ("laion/*.tar"); a list of files (.csv, .tsv, .jsonl, .parquet);
-            "module:name" or "file.py:name" of a Python dataset, or of a function without arguments that gives one; or such
-            a dataset: anything with __len__ and __getitem__, or an iterable. Its transforms are run.
+            tables and JSON lines that are the samples; "module:name" or "file.py:name" of a Python dataset, or of a function
+            without arguments that gives one; or such a dataset: anything with __len__ and __getitem__, or an iterable. Its
+            transforms are run.
         jsonl: A file that gets a record of each sample. An audit that was interrupted is continued by the same call.
         skip_list: A file that gets the samples that are errors, for pack --exclude and DataLoader(skip=).
         html: A file that gets a page for a browser: what was found, charts, flagged samples with thumbnails.
         progress: Hears how far it is.
-        **options: AuditConfig's fields.
+        **options: AuditConfig's fields; of a list or table field, label, key and classes, as for pack.
 
     Raises:
         UsageError: An option that does not fit, or no dataset.
@@ -72,14 +75,12 @@ def audit(
         WorkerDied: Processes die whatever they load.
     """
     config = audit_config(options)
-    found = find_target(target, progress, hidden=config.hidden, root=config.root)
-    for path in (jsonl, skip_list, html):
-        _prove_apart(found, path)
+    found = find_target(target, progress, hidden=config.hidden, root=config.root, rows=config.rows)
+    prove_places(found, {"jsonl": jsonl, "skip_list": skip_list, "html": html})
     page_path = None if html is None else os.path.abspath(os.fsdecode(html))
-    if page_path is not None:
-        prove_writable(page_path)
     baseline = None if config.baseline is None else Baseline(os.fsdecode(config.baseline))
-    identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden}
+    identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden,
+                "tokenizer": name_of(config.tokenizer), "rows": asdict(config.rows)}  # fmt: skip
     where = None if jsonl is None else os.fsdecode(jsonl)
     with Journal(where, identity) as journal, closing(_Job(found, config, journal, progress)) as job:
         job.run()
@@ -94,20 +95,6 @@ def audit(
     return result
 
 
-def _prove_apart(target: Target, path: str | os.PathLike[str] | None) -> None:
-    """Whether a file that is written lies outside of what is audited.
-
-    Raises:
-        UsageError: It lies inside.
-    """
-    if path is None or not os.path.isdir(target.name):
-        return
-    root, place = os.path.realpath(target.name), os.path.realpath(os.fsdecode(path))
-    if os.path.commonpath([root, place]) == root:
-        msg = "this file lies in what is audited, to which nothing is written"
-        raise UsageError(msg, path=place, hint="Name a file elsewhere.")
-
-
 class _Job:
     """One audit."""
 
@@ -120,7 +107,9 @@ class _Job:
         self.count: int | None = None
         self.complete = True
         """Whether every sample that was to be audited was."""
-        self._start = starter(target.spec, target.live)
+        named = config.tokenizer if isinstance(config.tokenizer, str) else None
+        self._spec = {**target.spec, "tokenizer": named}
+        self._start = starter(self._spec, target.live, None if named is not None else config.tokenizer)
         self._times = Ledger()
         self._together = Together(names=target.kind == FOLDER)
         self._of_set: list[tuple[str, Finding]] = []
@@ -135,9 +124,11 @@ class _Job:
 
     def run(self) -> None:
         """Load what is still to be loaded, then measure again what seems slow."""
-        self._take_over()
         with self._crew() as crew:
             self.count = crew.prepare()
+            if self.count is not None:
+                self.journal.keep_below(self.count)
+            self._take_over()
             self._stream = self.count is None
             if self._stream:
                 self.notes.append("a stream is read by one process, from its beginning")
@@ -154,7 +145,7 @@ class _Job:
             self.journal.add(record)
 
     def _crew(self) -> Crew:
-        return Crew(self._start, self.target.spec, count=self.workers, limits=self.limits)
+        return Crew(self._start, self._spec, count=self.workers, limits=self.limits)
 
     def _take_over(self) -> None:
         """What an audit that was interrupted has left; what depends on all samples is found anew."""
@@ -232,7 +223,7 @@ class _Job:
         if not self.config.thumbnails or self.count is None or self._stream:
             return None
         limits = Limits(kill_seconds=KILL_SECONDS, memory_bytes=self.limits.memory_bytes)
-        return Crew(self._start, self.target.spec, count=self.workers, limits=limits)
+        return Crew(self._start, self._spec, count=self.workers, limits=limits)
 
     def records_of_set(self) -> Iterator[SampleRecord]:
         """What was said of classes and tars, as lines of the report behind those of samples, each named by what it is about."""

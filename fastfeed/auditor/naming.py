@@ -60,6 +60,17 @@ class Naming:
             return  # a sampler may give what the folder does not know: then only the index is known
         if record.path is not None:
             record.size_bytes = self._size_of(record.path)
+            record.path = below_root(record.path, behind_views(self._dataset, index)[0])
+
+
+def below_root(path: str, dataset: Any) -> str:  # noqa: ANN401 - any dataset
+    """The path of a file as an audit of its folder calls it.
+
+    Args:
+        path: As the dataset has it.
+        dataset: One of torchvision's folders.
+    """
+    return path.removeprefix(os.path.join(os.fsdecode(dataset.root), ""))
 
 
 def _columns(dataset: PackedDataset) -> tuple[Any, ...]:

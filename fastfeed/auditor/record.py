@@ -9,10 +9,10 @@ from fastfeed.auditor.finding import Code, Finding, Severity, worst
 from fastfeed.sample import printable
 
 _NAMES = ("path", "key", "index", "shard", "offset", "label", "split")
-_FACTS = ("size_bytes", "format", "width", "height", "mode", "digest", "peak_bytes", "thumbnail")
+_FACTS = ("size_bytes", "format", "width", "height", "mode", "characters", "tokens", "digest", "peak_bytes", "thumbnail")
 _KNOWN = (*_NAMES, *_FACTS)
 """In a report's order."""
-STAGES = ("read", "decode", "transform", "load")
+STAGES = ("read", "decode", "transform", "load", "tokenize")
 """In this order. A dataset that cannot be taken apart has one stage: load."""
 
 
@@ -43,8 +43,9 @@ class StageTime:
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> Self:
-        """Back from a report."""
-        return cls(line["wall_seconds"], line["cpu_seconds"], line["delay_seconds"], line["major_faults"])
+        """Back from a report. Where the wall clock alone is known (DataLoader(audit=)), all of its time counts as computing."""
+        wall, cpu = line["wall_seconds"], line["cpu_seconds"]
+        return cls(wall, wall if cpu is None else cpu, line["delay_seconds"], line["major_faults"] or 0)
 
     def as_row(self) -> tuple[int, int, int | None, int]:
         """In nanoseconds, without names."""
@@ -83,6 +84,10 @@ class SampleRecord:
     width: int | None = None
     height: int | None = None
     mode: str | None = None
+    characters: int | None = None
+    """Of its text, the byte order mark not counted."""
+    tokens: int | None = None
+    """Of its text, by the tokenizer that was given."""
     digest: str | None = None
     """Of its bytes: equal digests are equal files."""
     peak_bytes: int | None = None

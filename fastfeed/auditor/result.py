@@ -82,7 +82,7 @@ class AuditResult:
     what: str
     """What the target is, in words."""
     kind: str
-    """folder, list, packed, tars, python."""
+    """folder, list, table, packed, tars, python."""
     samples: int
     """That there are."""
     audited: int

@@ -1,13 +1,11 @@
 """The page of an audit in a file, with thumbnails made by children as the samples were: what kills a decoder kills no page."""
 
-import errno
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 from fastfeed.auditor.looking.look import DATA, TEXT
+from fastfeed.auditor.places import refusals
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.report.gather import Gathered
 from fastfeed.auditor.report.page import page
@@ -15,7 +13,7 @@ from fastfeed.auditor.result import AuditResult
 from fastfeed.auditor.running.codes import CRASH, HANG, MEMORY, SPECIAL, TAKES_LONG, UNREADABLE
 from fastfeed.auditor.running.crew import Crew, Task
 from fastfeed.auditor.running.subject import How
-from fastfeed.disk import disk_error, publish, remove
+from fastfeed.disk import publish
 from fastfeed.errors import WorkerDied
 from fastfeed.units import format_count
 
@@ -30,28 +28,6 @@ MOST_SECONDS = 60.0
 _NEVER_AGAIN = frozenset(code.name for code in (CRASH, HANG, MEMORY, SPECIAL, TAKES_LONG, UNREADABLE))
 """Samples with one of these are not loaded for the sake of a picture."""
 _THUMBNAIL = How(full=False, thumbnail=True)
-
-
-def prove_writable(path: str) -> None:
-    """Whether a page can be written here: to be known before an audit of hours, not after it.
-
-    Raises:
-        DestinationError: It cannot.
-    """
-    with _refusals(path):
-        if os.path.isdir(path):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with open(f"{path}.part", "wb") as file:
-            remove(file.name)
-
-
-@contextmanager
-def _refusals(path: str) -> Iterator[None]:
-    """The system's refusals to write, as our errors."""
-    try:
-        yield
-    except OSError as error:
-        raise disk_error(f"{path}: {error.strerror}", error.errno, os.path.dirname(path)) from error
 
 
 def write_page(path: str, result: AuditResult, gathered: Gathered, crew: Crew | None) -> None:
@@ -70,7 +46,7 @@ def write_page(path: str, result: AuditResult, gathered: Gathered, crew: Crew | 
     thumbnails, notes = thumbnails_of(rows, crew) if crew is not None and rows else ({}, [])
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     whole = page(result, gathered, thumbnails, notes=notes, made=made)
-    with _refusals(path):
+    with refusals(path):
         publish(f"{path}.part", path, lambda file: file.write(whole))
 
 

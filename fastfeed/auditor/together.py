@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from fastfeed.auditor.finding import Finding
-from fastfeed.auditor.looking import classes, lengths, naming
+from fastfeed.auditor.indexes import Indexes
+from fastfeed.auditor.looking import classes, lengths, naming, setcodes
 from fastfeed.auditor.looking.archives import TarLook
 from fastfeed.auditor.looking.copies import Copies
 from fastfeed.auditor.looking.look import DATA, TEXT
@@ -14,10 +15,11 @@ from fastfeed.sample import printable
 from fastfeed.source.tarrows import open_tar
 
 Found = Iterator[tuple[int, Finding]]
+_UNITS = {setcodes.LENGTH_OUTLIER: "character", setcodes.TOKENS_OUTLIER: "token"}
 
 
 class Together:
-    """Takes records one by one, and keeps of them what is needed: about 30 bytes each, and the paths of files.
+    """Takes records one by one, and keeps of them what is needed: about 30 bytes each, 16 or 32 more of texts, paths of files.
 
     Args:
         names: Whether samples are files of a folder, whose names matter elsewhere.
@@ -28,7 +30,8 @@ class Together:
         self._copies = Copies()
         self._classes: Counter[tuple[str | None, str]] = Counter()
         self._paths: dict[str, int] = {}
-        self._texts, self._lengths = array("q"), array("q")
+        self._lengths = {code: (array("q"), array("q")) for code in _UNITS}
+        """By what is said of it: positions of texts, and the length of each."""
         self._of_names: list[tuple[int, Finding]] = []
 
     def add(self, record: SampleRecord) -> None:
@@ -37,9 +40,10 @@ class Together:
             self._copies.add(record.index, record.digest, record.label, record.split)
         if record.label is not None:
             self._classes[record.split, record.label] += 1
-        if record.format == TEXT and record.size_bytes is not None:
-            self._texts.append(record.index)
-            self._lengths.append(record.size_bytes)
+        for (texts, lengths_of), length in zip(self._lengths.values(), (record.characters, record.tokens), strict=True):
+            if length is not None:
+                texts.append(record.index)
+                lengths_of.append(length)
         if self._names and record.path is not None:
             self._paths[record.path] = record.index
             is_image = record.format not in {None, DATA, TEXT}
@@ -56,8 +60,9 @@ class Together:
         yield from self._of_names
         for paths, finding in naming.clashes(self._paths):
             yield from ((self._paths[path], finding) for path in paths)
-        for at, finding in lengths.outliers(self._lengths, "byte").items():
-            yield self._texts[at], finding
+        for code, (texts, lengths_of) in self._lengths.items():
+            for at, finding in lengths.outliers(lengths_of, _UNITS[code], code).items():
+                yield texts[at], finding
 
     def of_set(self, class_folders: frozenset[tuple[str | None, str]] = frozenset()) -> Iterator[tuple[str, Finding]]:
         """What there is to say about classes.
@@ -70,8 +75,12 @@ class Together:
 
 
 def of_tars(paths: Sequence[str]) -> Iterator[tuple[str, Finding]]:
-    """What there is to say about tars, each with its name; their headers are walked."""
+    """What there is to say about tars and the indexes beside them, each with its name; their headers are walked."""
+    beside = Indexes()
     for path in paths:
         with open_tar(path) as blocks:
-            for finding in TarLook(blocks).findings:
-                yield printable(path), finding
+            look = TarLook(blocks)
+        for finding in look.findings:
+            yield printable(path), finding
+        for index, finding in beside.disagreements(path, look.rows):
+            yield printable(index), finding

@@ -73,9 +73,6 @@ class TrainingAudit:
         path: Of the report.
     """
 
-    needs_length = True
-    """The last batch of an epoch is known by how many are to come."""
-
     def __init__(self, dataset: Any, path: str) -> None:  # noqa: ANN401 - any dataset
         self.path = path
         self._naming = Naming(dataset)
@@ -195,6 +192,8 @@ def _as_clocks(times: Mapping[str, float]) -> dict[str, StageTime]:
 
 
 def _line(one: _Sample) -> dict[str, Any]:
-    """A line of the report: as one of an audit, but that times are of the wall clock alone."""
-    times = {stage: {"wall_seconds": round(time.wall, 6)} for stage, time in one.record.times.items()}
-    return {**one.record.as_json(), "times": times, "times_seen": one.seen}
+    """A line of the report: as one of an audit, but that of its times only those of the wall clock are known."""
+    line = one.record.as_json()
+    for time in line["times"].values():
+        time.update((name, None) for name in tuple(time) if name != "wall_seconds")
+    return {**line, "times_seen": one.seen}

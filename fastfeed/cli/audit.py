@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from fastfeed.cli import findings, render
-from fastfeed.cli.common import Output, Size, speaks
+from fastfeed.cli.common import Output, Size, lines, pairs, speaks
 
 FOUND = 10
 _SEVERITIES = ("info", "warning", "error")
@@ -23,6 +23,14 @@ _SEVERITIES = ("info", "warning", "error")
 @click.option("--memory-limit", type=Size(), help="What loading one sample may take.")
 @click.option("--hidden", is_flag=True, help="Look at files whose names begin with a dot as well.")
 @click.option("--root", type=click.Path(), help="Of a list: the folder that paths are relative to; else its own.")
+@click.option("--field", "fields", multiple=True, metavar="NAME=TEMPLATE",
+              help="Of a list: where a field's files are: image='images/{id}.jpg', with columns in braces.")  # fmt: skip
+@click.option("--label", metavar="COLUMN", help="Of a list or table: the column that holds the class.")
+@click.option("--key", metavar="COLUMN", help="Of a list or table: the column that names the samples.")
+@click.option("--classes", "class_names", type=click.Path(), metavar="FILE",
+              help="Of a list or table: the names of the classes, one a line, in the order of their numbers.")  # fmt: skip
+@click.option("--tokenizer", metavar="NAME",
+              help="Count tokens of texts: path/file.py:name or package.module:name of a function of a text.")  # fmt: skip
 @click.option("--jsonl", type=click.Path(), metavar="FILE",
               help="Write a record of each sample; the same command continues what was interrupted.")  # fmt: skip
 @click.option("--skip-list", type=click.Path(), metavar="FILE",
@@ -41,7 +49,8 @@ def command(output: Output, *, target: str, fail_on: str, **options: Any) -> int
 
     \b
     TARGET is a folder of files; what pack wrote; tars ('laion/*.tar'); a list of files (.csv .tsv
-    .jsonl .parquet); or a Python dataset with its transforms: path/file.py:name, package.module:name.
+    .jsonl .parquet); tables with bytes (.parquet .arrow); JSON lines that are the samples; or a
+    Python dataset with its transforms: path/file.py:name, package.module:name.
 
     Samples are loaded in processes of their own: one that hangs, crashes or takes all memory is named, and the audit goes
     on. Nothing is ever written to TARGET.
@@ -49,7 +58,11 @@ def command(output: Output, *, target: str, fail_on: str, **options: Any) -> int
     from fastfeed.auditor.audit import audit  # noqa: PLC0415 - --help stays cold
 
     output.after_interrupt = _after_interrupt(options["jsonl"])
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None and value != ()}
+    if "fields" in given:
+        given["field"] = pairs(given.pop("fields"), "field")
+    if "class_names" in given:
+        given["classes"] = lines(given.pop("class_names"), "classes")
     result = audit(target, progress=output.progress(), **given)
     failed = (
         fail_on != "nothing" and result.worst is not None and result.worst.word in _SEVERITIES[_SEVERITIES.index(fail_on) :]

@@ -131,3 +131,35 @@ def speaks(command: Callable[..., int]) -> Callable[..., int]:
     ):
         decorated = option(decorated)
     return decorated
+
+
+def lines(path: str, option: str) -> list[str]:
+    """The lines of a file of names.
+
+    Args:
+        path: Of the file.
+        option: That gave it.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [line.strip() for line in file if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"--{option}: {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise click.UsageError(msg) from error
+
+
+def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Names and values of NAME=VALUE.
+
+    Args:
+        texts: As they were given.
+        option: That gave them.
+    """
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            msg = f"--{option} takes NAME=VALUE, not {text!r}"
+            raise click.UsageError(msg)
+        found[name] = value
+    return found

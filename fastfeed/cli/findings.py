@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 3
 _INDENT = "        "
+_PACKED_ANEW = frozenset({"folder", "list", "table", "tars"})
+"""Kinds of targets that pack takes with an audit's report."""
 
 
 def audit_result(result: "AuditResult", *, skip_list: str | None = None, html: str | None = None) -> None:
@@ -108,14 +110,28 @@ def _next(result: "AuditResult", skip_list: str | None, html: str | None) -> Non
         say(f"Each sample has a line in {printable(result.report)}.")
     if html is not None:
         say(f"The page for a browser is {printable(html)}.")
-    if skip_list is None:
-        if result.errors:
-            say(f"Next:  fastfeed audit {shlex.quote(result.target)} --skip-list bad.jsonl   # the errors, by their names")
+    for place, text in enumerate(_steps(result, skip_list)):
+        say(f"{'       ' if place else 'Next:  '}{text}")
+
+
+def _steps(result: "AuditResult", skip_list: str | None) -> Iterator[str]:
+    """What helps, where something was found that one of them helps against."""
+    from fastfeed.packer.rows.remedies import ACTED_ON  # noqa: PLC0415 - --help stays cold
+
+    packed_anew = result.kind in _PACKED_ANEW and any(one.code in ACTED_ON for one in result.found)
+    if not (result.errors or packed_anew or skip_list):
         return
-    if result.kind in {"folder", "list"}:
-        say(f"Next:  fastfeed pack {shlex.quote(result.target)} DST --exclude {shlex.quote(skip_list)}")
-        say(f"       ds = fastfeed.open({result.target!r}, skip={skip_list!r})")
-    elif result.kind == "python":
-        say(f"Next:  DataLoader(..., skip={skip_list!r})")
-    else:
-        say(f"Next:  ds = fastfeed.open({result.target!r}, skip={skip_list!r})")
+    target, bad = shlex.quote(result.target), skip_list or "bad.jsonl"
+    report = result.report if result.report is not None else "audit.jsonl"
+    missing = [*(["--skip-list bad.jsonl"] if result.errors and skip_list is None else []),
+               *(["--jsonl audit.jsonl"] if packed_anew and result.report is None else [])]  # fmt: skip
+    if missing:
+        yield f"fastfeed audit {target} {' '.join(missing)}"
+    if packed_anew:
+        yield f"fastfeed pack {target} DST --from-audit {shlex.quote(report)}   # errors left out, slow ones re-encoded"
+    elif (result.errors or skip_list) and result.kind in _PACKED_ANEW:
+        yield f"fastfeed pack {target} DST --exclude {shlex.quote(bad)}"
+    if result.kind == "python" and (result.errors or skip_list):
+        yield f"DataLoader(..., skip={bad!r})"
+    elif result.kind != "table" and (result.errors or skip_list):  # a table is packed, and then opened
+        yield f"ds = fastfeed.open({result.target!r}, skip={bad!r})"

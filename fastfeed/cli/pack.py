@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastfeed.cli import render
-from fastfeed.cli.common import READERS, Names, Output, Size, Stdout, speaks
+from fastfeed.cli.common import READERS, Names, Output, Size, Stdout, lines, pairs, speaks
 from fastfeed.units import format_count
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ SKIPPED = 6
 @click.option("--resize-short", type=click.IntRange(1), metavar="N", help="Make images smaller: the shorter side at most N.")
 @click.option("--quality", type=click.IntRange(1, 100), metavar="Q", help="Re-encode JPEG and lossy WebP with this quality.")
 @click.option("--apply-exif", is_flag=True, help="Turn images as their EXIF orientation says.")
-@click.option("--jpeg-rows", is_flag=True, help="Mark the rows of JPEGs, without loss: crops of them decode faster.")
+@click.option("--jpeg-rows", is_flag=True, help="Mark rows and columns of JPEGs, without loss: crops of them decode faster.")
 @click.option("--only-field", "only_field", multiple=True, metavar="FIELD",
               help="Only these image fields may change; needed beside masks, boxes, JSON.")  # fmt: skip
 @click.option("--anyway", is_flag=True, help="Pack even what is read fast as it is.")
@@ -104,12 +104,12 @@ def command(output: Output, *, source: str, destination: str, **options: Any) ->
 
     given = {name: value for name, value in options.items() if value is not None and value != ()}
     for option, name in (("fields", "field"), ("codecs", "encode")):
-        pairs = given.pop(option, ())
-        given.update({name: dict(_pair(pair, name) for pair in pairs)} if pairs else {})
+        if option in given:
+            given[name] = pairs(given.pop(option), name)
     if "columns" in given:
         given["column"] = given.pop("columns")
     if "class_names" in given:
-        given["classes"] = _lines(given.pop("class_names"))
+        given["classes"] = lines(given.pop("class_names"), "classes")
     with stdout:
         result = pack(source, destination, progress=output.progress(), on_plan=on_plan, **given)
     _tell(result, output)
@@ -124,24 +124,6 @@ def _tell(result: "PackResult", output: Output) -> None:
         render.pack_result(result)
     elif result.skipped:
         render.pack_skipped(result)
-
-
-def _lines(path: str) -> list[str]:
-    """The lines of a file of names."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return [line.strip() for line in file if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"--classes: {path} cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise click.UsageError(msg) from error
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        msg = f"--{option} takes NAME=VALUE, not {text!r}"
-        raise click.UsageError(msg)
-    return name, value
 
 
 def _how_far(destination: str, total: int) -> str:

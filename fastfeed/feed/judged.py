@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from torch import distributed
 
 from fastfeed.errors import UsageError
-from fastfeed.feed.timing import Listener
+from fastfeed.feed.timing import Delivery, Listener
 
 HOME = "fastfeed.auditor.training:TrainingAudit"
 DEFAULT_REPORT = "fastfeed-audit.jsonl"
@@ -23,7 +23,28 @@ class Judge(Listener, Protocol):
     """Hears of each batch that is handed out, and judges when the last one of a pass was."""
 
     def close(self) -> None:
-        """The loader is gone, or the program ends: judge what was heard since the last time."""
+        """The loader and its passes are gone, or the program ends: judge what was heard since the last time."""
+
+
+class Ear:
+    """What passes tell of their batches. It lives as long as its loader or any of its passes, and its end is the judge's cue.
+
+    A pass outlives its loader where that has no name: ``for batch in DataLoader(...)``.
+
+    Args:
+        judge: Hears what this hears.
+    """
+
+    needs_length = True
+    """The last batch of an epoch is known by how many are to come."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        weakref.finalize(self, judge.close)
+
+    def delivered(self, delivery: Delivery) -> None:
+        """A batch was handed out."""
+        self.judge.delivered(delivery)
 
 
 class Judges:
@@ -39,26 +60,24 @@ class Judges:
 
     def __init__(self, audit: "bool | str | os.PathLike[str]", *, record: bool = True) -> None:
         self._audit = audit
-        self._judge: Judge | None = None
+        self._ear: Ear | None = None
         if audit is not False:
             _prove(audit, record=record)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Judges, (self._audit,)  # a loader elsewhere is another one
 
-    def begin(self, loader: object, dataset: Any) -> list[Judge]:  # noqa: ANN401 - any dataset
-        """Who hears of the next pass. A judge is closed when the loader is gone, or else when the program ends.
+    def begin(self, dataset: Any) -> list[Listener]:  # noqa: ANN401 - any dataset
+        """Who hears of the next pass.
 
         Args:
-            loader: Whose batches these are; it is not kept.
             dataset: Tells the names of samples.
         """
         if self._audit is False:
             return []
-        if self._judge is None:
-            self._judge = pkgutil.resolve_name(HOME)(dataset, _of_rank(os.path.abspath(_path(self._audit))))
-            weakref.finalize(loader, self._judge.close)
-        return [self._judge]
+        if self._ear is None:
+            self._ear = Ear(pkgutil.resolve_name(HOME)(dataset, _of_rank(os.path.abspath(_path(self._audit)))))
+        return [self._ear]
 
 
 def _prove(audit: object, *, record: bool) -> None:

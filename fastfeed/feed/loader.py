@@ -198,7 +198,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         self._tell()
         self._epoch += 1
         self._watch.begin(drawn_from(self.sampler, self.batch_sampler), moves=self.rng == "sample")
-        heard = [self._collector.begin(), *self._judges.begin(self, self.dataset)] if self.record else []
+        heard = [self._collector.begin(), *self._judges.begin(self.dataset)] if self.record else []
         caps = self.error_caps or ErrorCaps()
         begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), caps, [*heard, *ears])
         for ear in ears:

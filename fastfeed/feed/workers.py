@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastfeed.units import format_signal
+
 LOG = logging.getLogger("fastfeed.loader")
 _OWN_FILES = os.path.join("feed", "fetch.py"), os.path.join("feed", "streams.py")
 """Whose frames call the user's code: a stack is shown down to them."""
@@ -159,7 +161,7 @@ def ended(pid: int) -> str | None:
         return None
     if facts.si_code == os.CLD_EXITED:
         return f"ended with exit code {facts.si_status}"
-    return f"was killed by {signal.Signals(facts.si_status).name}"
+    return f"was killed by {format_signal(facts.si_status)}"
 
 
 def leave_stack_on_signal(path: str) -> None:

@@ -20,6 +20,7 @@ from fastfeed.config import package_folder
 from fastfeed.errors import WorkerDied
 from fastfeed.source import wire
 from fastfeed.source.wire import Message, Task
+from fastfeed.units import format_signal
 
 _TAIL_BYTES = 4000
 _AHEAD = 2
@@ -58,12 +59,12 @@ def start_worker(module: str = "fastfeed.packer.process", stdin: int = subproces
     """A fresh interpreter that runs a worker's main().
 
     Args:
-        module: Where that main() is.
+        module: Where that main() is; the number of this process is its last argument.
         stdin: Descriptor of what its stdin is; by default a pipe.
     """
     return subprocess.Popen(  # noqa: S603 - our own code, by this interpreter
-        [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder(), module], stdin=stdin,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
+        [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder(), module, str(os.getpid())],
+        stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
     )  # fmt: skip
 
 
@@ -270,7 +271,7 @@ def _died(worker: _Worker) -> WorkerDied:
     rest = worker.pipe("stderr").read()
     complaint = (worker.complaint + rest).decode(errors="replace").strip()
     if code < 0:
-        how = f"was killed by {signal.Signals(-code).name}"
+        how = f"was killed by {format_signal(-code)}"
         hint = "The kernel kills so when memory runs out: try fewer --workers. " if code == -signal.SIGKILL else ""
     else:
         how, hint = f"ended with exit code {code}", ""

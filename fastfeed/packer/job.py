@@ -37,6 +37,8 @@ from fastfeed.packer.rows.choose import Chosen, choose
 from fastfeed.packer.rows.folder import Folder
 from fastfeed.packer.rows.images import ReencodedRows
 from fastfeed.packer.rows.job import pack_rows
+from fastfeed.packer.rows.python import PythonRows
+from fastfeed.packer.rows.resampled import Resampled
 from fastfeed.packer.rows.splits import pack_splits
 from fastfeed.packer.rows.stream import StreamJob, pack_stream
 from fastfeed.packer.rows.transcode import jpegtran_of
@@ -77,9 +79,9 @@ def pack(  # noqa: PLR0913 - each is an option of the command
         destination: A folder that is new, empty, or holds an unfinished or finished pack of the same source.
         workers: Processes; by default the usable processors, at most one a shard. The bytes do not depend on it.
         exclude: A skip list (JSONL file) of samples to leave out.
-        from_audit: Report (JSONL file) of an audit of the same folder. Errors are left out, oversize images made smaller (to
-            max_side, which then is for them alone), scan bombs and slow formats re-encoded as baseline JPEG; the plan tells
-            what is done, and what is left alone and why.
+        from_audit: Report (JSONL file) of an audit of the same folder, list, tables or tars. Errors are left out, oversize
+            images made smaller (to max_side, which then is for them alone), scan bombs and slow formats re-encoded as baseline
+            JPEG; the plan tells what is done, and what is left alone and why.
         overwrite: Replace what an earlier pack wrote there.
         dry_run: Only plan.
         trust_scan: Continue with the kept scan and do not walk the folder again; each file is still checked when read.
@@ -91,8 +93,8 @@ def pack(  # noqa: PLR0913 - each is an option of the command
             samples_per_shard, shuffle, layout, group, class_map, write_cls, name, limit, hidden, on_error, compress, level,
             frame_bytes; and of fastfeed.config.RowConfig for what is no folder: field, root, label, key, column, classes,
             encode, row_json; and of fastfeed.config.ImageConfig to make images smaller: max_side, resize_short, quality,
-            apply_exif, only_field; or to give JPEGs a restart marker behind each row of blocks, without loss, and keep where
-            the rows begin, so that a reader decodes only those that a crop needs: jpeg_rows.
+            apply_exif, only_field; or to give JPEGs restart markers between their blocks, without loss, and keep where they
+            are, so that a reader decodes only the rows and columns that a crop needs: jpeg_rows.
 
     Raises:
         UsageError: An option is wrong.
@@ -123,7 +125,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     elif chosen is None:
         result = _pack_folder_changed(job, images, report, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
     else:
-        result = _pack_rows(job, chosen, rows, images, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
+        result = _pack_rows(job, chosen, rows, images, report=report, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
     return result if dry_run else _with_sidecars(result, readers, progress)
 
 
@@ -131,15 +133,18 @@ def _prove_kind(chosen: Chosen | None, about_rows: Sequence[str], report: str | 
     """Whether options fit the kind of source.
 
     Raises:
-        UsageError: Options about rows and a folder of files, or an audit's report and something else.
+        UsageError: Options about rows and a folder of files, or an audit's report and a dataset that is code.
     """
     if chosen is None and about_rows:
         names = ", ".join(sorted(about_rows))
         msg = f"{names} is for lists, tables and Python datasets, and the source is a folder of files"
         raise UsageError(msg, got=names)
-    if chosen is not None and report is not None:
-        msg = "from_audit is for a folder of files, and this is none"
-        hint = "fastfeed audit --skip-list writes the errors by their names: leave them out with --exclude."
+    if chosen is not None and report is not None and (chosen.rows is None or isinstance(chosen.rows, PythonRows)):
+        msg = "from_audit is for what is stored (folders, lists, tables, tars), and here code makes the samples"
+        hint = (
+            "fastfeed audit --skip-list writes the errors by their names: leave them out with --exclude, and let the dataset "
+            "make large images smaller itself."
+        )
         raise UsageError(msg, path=chosen.where, hint=hint)
 
 
@@ -152,7 +157,7 @@ def _with_sidecars(result: PackResult, readers: Sequence[str], progress: Progres
 
 
 def _pack_rows(  # noqa: PLR0913 - what was asked for
-    job: Job, chosen: Chosen, rows: RowConfig, images: ImageConfig, *, overwrite: bool, dry_run: bool,
+    job: Job, chosen: Chosen, rows: RowConfig, images: ImageConfig, *, report: str | None, overwrite: bool, dry_run: bool,
     on_plan: Callable[[PackResult], None] | None,
 ) -> PackResult:  # fmt: skip
     """What is no folder of files."""
@@ -167,10 +172,13 @@ def _pack_rows(  # noqa: PLR0913 - what was asked for
             rows=rows, images=images, exclude=job.exclude, progress=job.progress,
         )  # fmt: skip
         return pack_stream(stream, overwrite=overwrite)
+    audited = None if report is None else Resampled(chosen.rows, images, report)
+    unaudited = ReencodedRows(chosen.rows, images) if images.changes else chosen.rows
     rowjob = RowJob(
-        source=ReencodedRows(chosen.rows, images) if images.changes else chosen.rows, where=chosen.where, name=chosen.name,
-        destination=job.destination, config=job.config, rows=rows, images=images, exclude=job.exclude, workers=job.workers,
-        progress=job.progress,
+        source=unaudited if audited is None else audited.rows(), where=chosen.where, name=chosen.name,
+        destination=job.destination, config=job.config, rows=rows, images=images, workers=job.workers, progress=job.progress,
+        exclude=job.exclude if audited is None else audited.excluded(job.exclude),
+        more_options={} if audited is None else audited.options(),
     )  # fmt: skip
     return pack_rows(rowjob, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
 

@@ -63,10 +63,10 @@ def row_findings(archive: Archive, position: int, place: Place, payload: bytes) 
     if starts is None:
         return
     found = scan_rows(payload)
-    if found is None or found.tobytes() != starts.tobytes():
+    if found is None or found.tolist() != starts.tolist():
         msg = "the index has other rows of a JPEG than the JPEG itself"
-        got = "no rows" if found is None else f"{len(found) - 1} rows from byte {found[0]} to {found[-1]}"
-        expected = f"{len(starts) - 1} rows from byte {starts[0]} to {starts[-1]}"
+        got = "no rows" if found is None else f"{len(found) - 1} restart intervals from byte {found[0]} to {found[-1]}"
+        expected = f"{len(starts) - 1} restart intervals from byte {starts[0]} to {starts[-1]}"
         yield archive.at(IndexDamaged(msg, expected=expected, got=got, hint=_RESTORE), position, place)
     elif archive.index.has(MEMBER, "pixels_xxh3"):
         yield from _pixel_finding(archive, position, place, payload)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from array import array
 
+import numpy as np
 import pytest
 from helpers import (
     ColumnFile,
@@ -28,6 +29,7 @@ from fastfeed.archive.columns import ColumnData
 from fastfeed.archive.dataset import Archive, datasets_in, read_record
 from fastfeed.archive.manifest import Group, Manifest
 from fastfeed.errors import IndexDamaged, ManifestDamaged, NotADataset, ShardDamaged, VersionUnsupported
+from fastfeed.jpegrows import to_column
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +75,11 @@ def test_an_archive_knows_where_each_member_lies(original):
     archive.prove_shard_sizes()
 
 
-def jpeg_rows(values: list[int]) -> tuple[ColumnData, ColumnData]:
-    """Columns for the dataset below: rows of the photo of sample 1, and no others."""
-    starts = array("Q", [0] * 4 + [4 * len(values)] * 13)
-    rows = ColumnData("member", "jpeg_rows", "bytes", (starts, array("I", values).tobytes()), required=False)
+def jpeg_rows(edges: list[int]) -> tuple[ColumnData, ColumnData]:
+    """Columns for the dataset below: restart intervals of the photo of sample 1, and no others."""
+    row = to_column(np.array(edges))
+    starts = array("Q", [0] * 4 + [len(row)] * 13)
+    rows = ColumnData("member", "jpeg_rows", "bytes", (starts, row), required=False)
     return rows, ColumnData("member", "pixels_xxh3", "uint64", (array("Q", [0] * 16),), required=False)
 
 
@@ -93,7 +96,7 @@ def test_an_archive_knows_where_the_rows_of_a_jpeg_begin(dataset):
 
 
 def test_i7_rows_that_leave_their_member_are_refused_at_use_and_named(dataset):
-    add_columns(dataset, *jpeg_rows([300, 320, 1 << 30]))
+    add_columns(dataset, *jpeg_rows([300, 320, 60_000]))
     archive = Archive(str(dataset))
     _, photo = archive.places(1)
     with pytest.raises(IndexDamaged, match=r"row 3 of column jpeg_rows.*sample 1, key 'cat/001'.*member 'cat/001\.jpg'"):

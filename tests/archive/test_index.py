@@ -16,6 +16,7 @@ from fastfeed.archive.bytestrings import ByteStrings
 from fastfeed.archive.columns import ColumnData
 from fastfeed.archive.index import MEMBER, SAMPLE, DatasetIndex, IndexData, MappedColumns, Texts, UserColumn, column_names
 from fastfeed.errors import DatasetError, IndexDamaged, VersionUnsupported
+from fastfeed.jpegrows import to_column
 
 REQUIRED = [
     ("sample", "members"),
@@ -201,7 +202,7 @@ def test_i2_a_column_of_another_type(path, table, name):
 def test_i7_rows_of_jpegs_are_a_column_where_any_are_indexed(tmp_path):
     index = opened(save(tmp_path / "plain", data()))
     assert index.jpeg_rows is None
-    rows = ByteStrings([b"", array("I", [600, 700, 900]).tobytes(), b"", b"\x01"])
+    rows = ByteStrings([b"", to_column(np.array([600, 700, 900])), b"", b"\x01"])
     content = data()
     content.records.update(jpeg_rows=rows, pixels_xxh3=np.array([0, 7, 0, 8], dtype=np.uint64))
     index = opened(save(tmp_path / "index", content))

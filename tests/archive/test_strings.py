@@ -18,8 +18,8 @@ def strings(*rows: bytes, starts=None) -> Strings:
     return Strings(np.array(ends, dtype=np.uint64), memoryview(data), column, "some/index", "Look here.")
 
 
-def numbers(*values: int) -> bytes:
-    return array("I", values).tobytes()
+def numbers(first: int, *sizes: int) -> bytes:
+    return array("I", [first]).tobytes() + array("H", sizes).tobytes()
 
 
 def test_rows_are_a_sequence_of_bytes():
@@ -51,11 +51,11 @@ def test_texts_are_utf8():
 
 
 def test_jpeg_rows_of_a_member():
-    column = JpegRows(strings(b"", numbers(600, 700, 900), b""))
-    starts = column.of(1, 902)
-    assert starts is not None
-    assert starts.dtype == np.uint32
-    assert starts.tolist() == [600, 700, 900]
+    column = JpegRows(strings(b"", numbers(600, 100, 202), b""))
+    edges = column.of(1, 902)
+    assert edges is not None
+    assert edges.dtype == np.int64
+    assert edges.tolist() == [600, 700, 902]
     assert column.of(0, 902) is None
     assert column.count() == 1
 
@@ -63,21 +63,18 @@ def test_jpeg_rows_of_a_member():
 @pytest.mark.parametrize(
     "raw",
     [
-        numbers(600, 900),  # a single row, which nobody indexes
-        numbers(600, 700, 900)[:-1],
+        numbers(600, 302),  # a single interval, which nobody indexes
+        numbers(600, 100, 202)[:-1],
         b"\0",
-        numbers(1, 700, 900),  # before the start of any image
-        numbers(600, 700, 901),  # its marker would lie behind the member
-        numbers(600, 700, 0xFFFFFFFF),
-        numbers(0xFFFFFFFF, 0, 1),
-        numbers(600, 600, 900),
-        numbers(700, 600, 900),
-        numbers(600, 900, 700),
+        numbers(1, 700, 201),  # before the start of any image
+        numbers(600, 100, 203),  # it ends behind the member
+        numbers(600, 100, 0xFFFF),
+        numbers(0xFFFFFFFF, 3, 3),
+        numbers(600, 2, 300),  # a marker and no data
+        numbers(600, 0, 302),
     ],
     ids=bytes.hex,
 )
-def test_i7_rows_that_lie_outside_of_their_member_or_do_not_rise(raw):
-    with pytest.raises(
-        IndexDamaged, match=r"row 0 of column jpeg_rows says no rows of a member of 902 bytes.*within \[2, 900\]"
-    ):
+def test_i7_intervals_that_lie_outside_of_their_member_or_hold_nothing(raw):
+    with pytest.raises(IndexDamaged, match=r"row 0 of column jpeg_rows says no rows of a member of 902 bytes.*up to byte 902"):
         JpegRows(strings(raw)).of(0, 902)

@@ -1,10 +1,15 @@
+import base64
+import inspect
 import json
 import os
+import pydoc_data.topics
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,6 +19,9 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms.v2 import ToImage
 
 import fastfeed
+from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.running.journal import Journal
+from fastfeed.config import RowConfig
 from fastfeed.errors import UsageError
 from fastfeed.sample import SkipList
 
@@ -65,6 +73,75 @@ def test_a_folder_from_end_to_end(tmp_path):
     assert not children()
 
 
+class ListOf:
+    """A dataset of what there is."""
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        return self.samples[index]
+
+
+TOPICS = sorted({text for text in pydoc_data.topics.topics.values() if 500 < len(text) < 5000})
+"""Real texts: Python's own help."""
+
+
+def topics(folder):
+    """A file each, one of base64, and all of them in one."""
+    folder.mkdir()
+    for number, text in enumerate(TOPICS):
+        (folder / f"{number:02}.txt").write_text(text)
+    (folder / "coded.txt").write_text(base64.b64encode(bytes(range(256)) * 30).decode())
+    (folder / "book.txt").write_text("\n".join(TOPICS))
+    return folder
+
+
+def spelled(text):
+    """Words that it knows are a token, all else is spelled letter by letter."""
+    return [part for word in text.split() for part in (list(word) if len(word) > 400 else [word])]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by its name", "itself"])
+def test_lengths_of_texts_in_characters_and_tokens(tmp_path, named):
+    folder, report = topics(tmp_path / "topics"), tmp_path / "report.jsonl"
+    program_of = tmp_path / "mine.py"
+    program_of.write_text(inspect.getsource(spelled))
+    result = fastfeed.audit(folder, jsonl=report, tokenizer=f"{program_of}:spelled" if named else spelled, workers=1)
+    lines = {line["path"]: line for line in lines_of(report)}
+    found = {path: [one["code"] for one in line["findings"]] for path, line in lines.items() if line["status"] == "flagged"}
+    assert found == {"book.txt": ["text-length-outlier", "text-tokens-outlier"], "coded.txt": ["text-tokens-outlier"]}
+    assert (lines["07.txt"]["characters"], lines["07.txt"]["tokens"]) == (len(TOPICS[7]), len(TOPICS[7].split()))
+    assert lines["07.txt"]["times"].keys() == {"read", "tokenize"}
+    assert [stage.stage for stage in result.stages] == ["read", "tokenize"]
+    outlier = next(one for one in result.found if one.code == "text-tokens-outlier")
+    assert re.search(r"10,240 tokens, \d+ times the median of all texts, which is \d+", dict(outlier.examples)["coded.txt"])
+
+
+def test_lengths_of_the_texts_of_a_dataset():
+    texts = [*TOPICS, "\n".join(TOPICS)]
+    result = fastfeed.audit(ListOf([{"text": text, "label": 1} for text in texts]), tokenizer=str.split, workers=1)
+    found = {one.code: one.examples for one in result.found if one.severity != "info"}
+    last = f"sample {len(texts) - 1}"
+    assert {code: [name for name, _ in examples] for code, examples in found.items()} == {
+        "text-length-outlier": [last], "text-tokens-outlier": [last],
+    }  # fmt: skip
+    assert result.formats == {"text": len(texts)}
+
+
+def test_a_tokenizer_that_hangs_is_found_by_its_text(tmp_path):
+    folder, mine = topics(tmp_path / "topics"), tmp_path / "mine.py"
+    mine.write_text("import time\ndef hangs(text):\n    time.sleep(600 * text.startswith('AAEC'))\n    return text.split()\n")
+    result = fastfeed.audit(folder, tokenizer=f"{mine}:hangs", kill_after=2, workers=1)
+    assert [(one.code, [name for name, _ in one.examples]) for one in result.found if one.severity == "error"] == [
+        ("hang", ["coded.txt"])
+    ]
+    assert "in hangs" not in result.what and "mine.py" in next(one for one in result.found if one.code == "hang").examples[0][1]
+
+
 @pytest.mark.long
 def test_pack_and_open_take_the_skip_list(tmp_path):
     folder, skip = broken_photos(tmp_path / "photos"), tmp_path / "skip.jsonl"
@@ -112,8 +189,10 @@ def test_a_live_dataset():
             return threading.Lock()  # nothing that passes a pipe
 
     result = fastfeed.audit(Live(), workers=2)
-    assert {one.code: one.examples[0][0] for one in result.found} == {"crash": "sample 7", "fails": "sample 9"}
-    assert (result.samples, result.audited, result.errors) == (20, 20, 2)
+    assert {one.code: (one.samples, one.examples[0][0]) for one in result.found} == {
+        "crash": (1, "sample 7"), "fails": (1, "sample 9"), "unpicklable": (18, "sample 0"),
+    }  # fmt: skip
+    assert (result.samples, result.audited) == (20, 20)
     assert not children()
 
 
@@ -192,6 +271,23 @@ def test_after_a_kill_the_same_call_goes_on(tmp_path):
     again = seen.read_text().split()[len(begun) :]
     assert len(set(again)) == 40 - kept
     assert not (tmp_path / "report.jsonl.partial").exists()
+
+
+def test_a_dataset_that_has_become_shorter_has_no_records_of_what_is_gone(tmp_path):
+    report, size = tmp_path / "report.jsonl", tmp_path / "size"
+    name = program(tmp_path, "pass")
+    (tmp_path / "bad.py").write_text(
+        (tmp_path / "bad.py").read_text() + f"\ndef make():\n    return Bad(int(open({str(size)!r}).read()))\n"
+    )
+    identity = {"target": name, "digest": None, "fast": False, "hidden": False, "tokenizer": None, "rows": asdict(RowConfig())}
+    with Journal(str(report), identity) as journal:
+        for index in range(30):
+            journal.add(SampleRecord(index))
+    size.write_text("10")
+    result = fastfeed.audit(name, jsonl=report)
+    assert (result.samples, result.audited) == (10, 10)
+    assert any(note.startswith("10 samples taken over") for note in result.notes)
+    assert [line["index"] for line in lines_of(report)] == list(range(10))
 
 
 def test_nothing_is_written_to_what_is_audited(tmp_path):

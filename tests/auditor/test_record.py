@@ -76,3 +76,8 @@ def test_every_fact_has_its_place_in_a_row():
     record = SampleRecord(**known)
     assert record.as_row() == [*known.values(), {}, []]
     assert set(record.as_json()) - {"status", "findings", "times"} == set(known)
+
+
+def test_where_only_the_wall_clock_is_known_its_time_counts_as_computing():
+    unknown = dict.fromkeys(("cpu_seconds", "delay_seconds", "blocked_seconds", "major_faults"))
+    assert StageTime.from_json({"wall_seconds": 0.25, **unknown}) == StageTime(0.25, 0.25, None)

@@ -36,7 +36,16 @@ def test_names_matter_in_folders_alone():
 def test_texts_of_odd_lengths():
     together = Together(names=False)
     for index in range(50):
-        together.add(SampleRecord(index, format="text", size_bytes=100_000 if index == 7 else 100 + index))
+        length = 100_000 if index == 7 else 100 + index
+        together.add(SampleRecord(index, characters=length, tokens=9000 if index in {7, 9} else 20))
+    assert codes(together) == {7: ["text-length-outlier", "text-tokens-outlier"], 9: ["text-tokens-outlier"]}
+
+
+def test_without_a_tokenizer_there_are_characters_alone():
+    together = Together(names=False)
+    for index in range(50):
+        together.add(SampleRecord(index, characters=100_000 if index == 7 else 100 + index))
+    together.add(SampleRecord(50, format="JPEG"))
     assert codes(together) == {7: ["text-length-outlier"]}
 
 

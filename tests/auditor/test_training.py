@@ -3,13 +3,21 @@
 import json
 import logging
 import os
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
+from helpers import make_photos
 from torch.utils.data import Dataset
+from torchvision.datasets import ImageFolder
 
+import fastfeed
 from fastfeed import DataLoader
+from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.result import Compared
+from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.auditor.training import COSTLIEST, KEPT_SLOW, KEPT_USUAL, TrainingAudit
 from fastfeed.feed.figures import Timed
 from fastfeed.feed.timing import BatchTimes, Delivery
@@ -71,12 +79,29 @@ def test_the_report_holds_the_flagged_and_the_costliest(tmp_path):
         epoch_of(audit, epoch, {5: 0.1})
     first, *others = report_of(tmp_path / "r.jsonl")
     assert first["index"] == 5 and first["status"] == "flagged" and first["times_seen"] == 4
-    assert first["times"]["decode"] == {"wall_seconds": 0.1}
+    unknown = dict.fromkeys(("cpu_seconds", "delay_seconds", "blocked_seconds", "major_faults"))
+    assert first["times"]["decode"] == {"wall_seconds": 0.1, **unknown}
     (finding,) = first["findings"]
     assert finding["text"].startswith("decode takes 100.0 ms by the wall clock, ") and "(least of 3 repeats)" in finding["text"]
     assert len(others) == COSTLIEST - 1 and all(line["status"] == "ok" for line in others)
     walls = [sum(time["wall_seconds"] for time in line["times"].values()) for line in others]
     assert walls == sorted(walls, reverse=True)
+
+
+@pytest.mark.long
+def test_its_report_is_one_for_whoever_reads_reports(tmp_path):
+    """By the names that an audit of the same folder gives: a baseline, a pack, our own records."""
+    photos = make_photos(tmp_path / "photos", each=SAMPLES // 2)
+    audit, report = TrainingAudit(ImageFolder(str(photos)), str(tmp_path / "training.jsonl")), tmp_path / "training.jsonl"
+    for epoch in range(4):
+        epoch_of(audit, epoch, {5: 0.1})
+    lines = report_of(report)
+    assert lines[0]["path"] == "cat/005.jpg" and lines[0]["status"] == "flagged"
+    assert max(SampleRecord.from_json(line, CODES).wall_seconds for line in lines) >= 0.1
+    assert fastfeed.audit(photos, baseline=report, workers=1).compared == Compared(str(report), 0, 1)
+    result = fastfeed.pack(photos, tmp_path / "packed", from_audit=report)
+    told = [why for dataset in result.datasets for why in dataset.why if why.startswith("audit: ")]
+    assert told == ["audit: 1 file (slow) left as it is: packing has no remedy for it (cat/005.jpg)"]
 
 
 def test_an_even_dataset_has_nothing_slow(tmp_path, caplog):
@@ -173,3 +198,30 @@ def test_through_a_loader(tmp_path, workers):
         if found.get(7) == ["slow"]:
             break
     assert [index for index, codes in found.items() if "slow" in codes] == [7]
+
+
+@pytest.mark.long
+def test_a_program_that_ends_within_an_epoch_leaves_a_report(tmp_path):
+    """Whether it ends by itself or by an error; with the samples of the batches that were handed out."""
+    script = f"""
+import sys, time
+import fastfeed
+class Slow:
+    def __len__(self): return 400
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return index
+for number, batch in enumerate(fastfeed.DataLoader(Slow(), batch_size=8, num_workers=0, audit={str(tmp_path / "r.jsonl")!r})):
+    if number == 20:
+        break
+if len(sys.argv) > 1:
+    raise ValueError("an error of the training")
+"""
+    for arguments, code in (([], 0), (["fail"], 1)):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False, timeout=120
+        )
+        assert done.returncode == code, done.stderr
+        lines = report_of(tmp_path / "r.jsonl")
+        assert lines and all(line["index"] < 21 * 8 for line in lines)
+        os.remove(tmp_path / "r.jsonl")

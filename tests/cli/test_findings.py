@@ -1,6 +1,9 @@
 from dataclasses import replace
 
+import pytest
+
 from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.judging.codes import OVERSIZE, SLOW, STALL_ONCE
 from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.result import AuditResult, Compared, Costliest, Summary
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE
@@ -53,7 +56,10 @@ def test_findings_with_examples_and_what_to_do(capsys):
     assert "Slow: 0.2 % of samples take 31 % of decode time." in text
     assert f"ERROR crash: {CRASH.title} (5 samples) 0\\n.jpg: text 0 1\\n.jpg: text 1 2\\n.jpg: text 2 ... and 2 more" in text
     assert f"What to do: {CRASH.advice.split('.')[0]}" in text
-    assert "Next: fastfeed audit /data/x --skip-list bad.jsonl" in text
+    assert (
+        "Next: fastfeed audit /data/x --skip-list bad.jsonl fastfeed pack /data/x DST --exclude bad.jsonl "
+        "ds = fastfeed.open('/data/x', skip='bad.jsonl')" in text
+    )
 
 
 def test_a_part(capsys):
@@ -83,6 +89,20 @@ def test_what_comes_next(capsys):
     for kind, end in ends.items():
         assert shown(capsys, result(sample(0), kind=kind, report="/r.jsonl"), skip_list="s.jsonl").endswith(end)
     assert "fastfeed pack /data/x DST --exclude s.jsonl" in shown(capsys, result(sample(0)), skip_list="s.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("codes", "facts", "steps"),
+    [
+        ([OVERSIZE], {}, "fastfeed audit /data/x --jsonl audit.jsonl fastfeed pack /data/x DST --from-audit audit.jsonl"),
+        ([OVERSIZE], {"report": "/r.jsonl"}, "fastfeed pack /data/x DST --from-audit /r.jsonl"),
+        ([OVERSIZE, CRASH], {}, "fastfeed audit /data/x --skip-list bad.jsonl --jsonl audit.jsonl fastfeed pack"),
+        ([OVERSIZE], {"kind": "python"}, None), ([SLOW], {}, None), ([STALL_ONCE], {}, None),
+    ],
+)  # fmt: skip
+def test_a_step_is_told_where_it_helps(capsys, codes, facts, steps):
+    text = shown(capsys, result(sample(0, *codes), **facts))
+    assert f"Next: {steps}" in text if steps else "Next:" not in text
 
 
 def test_what_is_new_and_where_the_page_is(capsys):

@@ -282,7 +282,10 @@ def test_rows_of_jpegs_are_planned_told_and_recorded(tmp_path):
     files = {f"cat/{at}.jpg": encoded(photo(at, (40, 40))) for at in range(3)}
     tree(tmp_path / "photos", {**files, "cat/small.jpg": encoded(photo(4, (40, 8)))})
     plan = " ".join(done("pack", tmp_path / "photos", tmp_path / "out", "--jpeg-rows", "--dry-run").split())
-    assert "JPEGs get a restart marker behind each row of blocks, without loss, by jpegtran (libjpeg-turbo version" in plan
+    assert (
+        "JPEGs get restart markers between their blocks, up to 32 in a row, without loss, by jpegtran (libjpeg-turbo version"
+        in plan
+    )
     assert "of those looked at 3 indexed, 1 stays as it is (1 a single row of blocks)" in plan
     text = done("pack", tmp_path / "photos", tmp_path / "out", "--jpeg-rows")
     assert "\nRows of JPEGs: 3 indexed, 1 stays as it is (1 a single row of blocks).\n" in text

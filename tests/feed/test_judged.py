@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, IterableDataset
 from fastfeed import DataLoader
 from fastfeed.errors import UsageError
 from fastfeed.feed import judged
-from fastfeed.feed.judged import Judges
+from fastfeed.feed.judged import Ear, Judges
 
 CLOSED: list[str] = []
 
@@ -46,8 +46,9 @@ class Watching:
 def judge_of(loader: Any, audit: Any = None) -> Any:
     """The one that a loader has, or would have with another audit=."""
     judges = loader._judges if audit is None else Judges(audit)
-    (judge,) = judges.begin(loader, loader.dataset)
-    return judge
+    (ear,) = judges.begin(loader.dataset)
+    assert isinstance(ear, Ear)
+    return ear.judge
 
 
 @pytest.fixture
@@ -70,10 +71,21 @@ def test_a_judge_hears_of_each_batch_of_each_pass_and_is_closed_with_its_loader(
     assert list(CLOSED) == [str(tmp_path / "r.jsonl")]
 
 
+def test_a_loader_without_a_name_has_its_judge_until_its_pass_is_over(watching, tmp_path):
+    """The loader is gone as soon as its pass has begun."""
+    batches = iter(DataLoader(Numbers(10), batch_size=4, num_workers=0, audit=tmp_path / "r.jsonl"))
+    gc.collect()
+    next(batches)
+    assert not CLOSED
+    del batches
+    gc.collect()
+    assert list(CLOSED) == [str(tmp_path / "r.jsonl")]
+
+
 def test_without_audit_nobody_is_looked_for(monkeypatch):
     monkeypatch.setattr(judged, "HOME", "no.such:thing")
     loader = DataLoader(Numbers(4), num_workers=0)
-    assert loader.audit is False and Judges(False).begin(loader, loader.dataset) == []
+    assert loader.audit is False and Judges(False).begin(loader.dataset) == []
     assert len(list(loader)) == 4
 
 

@@ -34,8 +34,13 @@ SLOW_FORMAT = Code(
     "slow-format", Severity.INFO, "Its format is slow to decode",
     "No fault of this sample. Where decoding is what training waits for, store it in the format that the others have.",
 )  # fmt: skip
+SLOW_KIND = Code(
+    "slow-kind", Severity.INFO, "One of many that take longer than the others",
+    "No fault of this sample. Where loading is what training waits for, look at what they have in common: a source, a size, a "
+    "transform that is drawn for them.",
+)  # fmt: skip
 
-TIMING_CODES = catalogue(SLOW, SLOW_COLD, RANDOM_SLOW, STALL_ONCE, SLOW_UNCONFIRMED, OVERSIZE, SLOW_FORMAT)
+TIMING_CODES = catalogue(SLOW, SLOW_COLD, RANDOM_SLOW, STALL_ONCE, SLOW_UNCONFIRMED, OVERSIZE, SLOW_FORMAT, SLOW_KIND)
 """By name."""
 PROVEN_SLOW = (SLOW, SLOW_COLD, RANDOM_SLOW)
 """The worst first."""

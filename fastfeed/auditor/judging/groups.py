@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fastfeed.auditor.judging.ledger import Floats, Rows, Table
-from fastfeed.units import format_count
 
 FEWEST = 30
 """A format with fewer samples has no line of its own."""
@@ -27,14 +26,6 @@ class Group:
     def hosts(self, format_name: str | None) -> bool:
         """Whether samples of a format are judged by those of another one."""
         return format_name in self.guests and len(self.base) < len(self.rows)
-
-    def notes(self) -> list[str]:
-        """What a reader of the report must know."""
-        whom = f"{self.name}, the nearest in size" if len(self.base) < len(self.rows) else "all others, whatever their format"
-        return [
-            f"{format_count(count, 'sample')} of {name}: fewer than {FEWEST}, so compared with {whom}"
-            for name, count in self.guests.items()
-        ]
 
 
 def grouped(table: Table) -> list[Group]:
@@ -58,6 +49,22 @@ def grouped(table: Table) -> list[Group]:
         )
         for name, base in large.items()
     ]
+
+
+def notes_of(groups: list[Group]) -> list[str]:
+    """What a reader must know of formats that are too rare to be judged by themselves: one line, or none."""
+    hosts = [group for group in groups if group.guests]
+    if not hosts:
+        return []
+    rare = f"formats of fewer than {FEWEST} samples"
+    if any(len(group.base) == len(group.rows) for group in hosts):
+        return [f"{rare} only, so all are compared with one another: {_counted(hosts[0].guests)}"]
+    told = "; ".join(f"{_counted(group.guests)} with {group.name}" for group in hosts)
+    return [f"{rare} are compared with the nearest in size: {told}"]
+
+
+def _counted(guests: dict[str, int]) -> str:
+    return ", ".join(f"{name} ({count})" for name, count in guests.items())
 
 
 def _all(rare: dict[str | None, Rows]) -> Group:

@@ -11,7 +11,7 @@ from fastfeed.auditor.judging.confirming import Outcome, confirmed, unconfirmed,
 from fastfeed.auditor.judging.controls import matched
 from fastfeed.auditor.judging.expectation import Expectation, expectations
 from fastfeed.auditor.judging.formats import slow_formats
-from fastfeed.auditor.judging.groups import grouped
+from fastfeed.auditor.judging.groups import grouped, notes_of
 from fastfeed.auditor.judging.impact import costliest, impact
 from fastfeed.auditor.judging.kinds import without_kinds
 from fastfeed.auditor.judging.ledger import Ledger, Table
@@ -65,7 +65,7 @@ def judge_ledger(
     groups = grouped(table)
     expected, lines = expectations(table, groups, cuts)
     found = suspects(table, groups, expected, cuts)
-    single, kinds = without_kinds(found, cuts)
+    single, kinds, sentences = without_kinds(found, cuts)
     outcomes = worst_each(_tried(table, single, expected, remeasure=remeasure, cuts=cuts))
     slow = sorted(row for row, outcome in outcomes.items() if outcome.code in PROVEN_SLOW)
     large = oversized(table, set(slow))
@@ -74,13 +74,13 @@ def judge_ledger(
     return Verdict(
         samples=ledger.records,
         timed=table.samples,
-        findings=_findings(table, words, large, formats),
+        findings=_findings(table, words, large, formats, kinds),
         slow=impact(table, np.array(slow, np.int64)),
         oversize=impact(table, np.array(sorted(large), np.int64)),
         top=costliest(table),
         lines=tuple(lines),
         noise=noise,
-        notes=(*(note for group in groups for note in group.notes()), *kinds, *_notes(table, noise, outcomes)),
+        notes=(*notes_of(groups), *sentences, *_notes(table, noise, outcomes)),
     )
 
 

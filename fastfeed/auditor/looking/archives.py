@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+import numpy as np
+
 from fastfeed.auditor.finding import Code, Finding
 from fastfeed.auditor.looking import naming, setcodes
 from fastfeed.media import is_image_field
@@ -13,7 +15,7 @@ from fastfeed.source import tarwalk
 from fastfeed.source.tarwalk import Member, Walk
 from fastfeed.source.wds import Grouper, TarRows, key_and_extension, why_none
 from fastfeed.store.blocks import Blocks
-from fastfeed.units import format_count
+from fastfeed.units import format_count, format_size
 
 _CODES: Mapping[str, Code] = {
     "cut": setcodes.TAR_CUT, "damaged": setcodes.TAR_DAMAGED, "dropped": setcodes.TAR_DROPPED, "sparse": setcodes.TAR_SPARSE,
@@ -23,6 +25,7 @@ _CODES: Mapping[str, Code] = {
     "link": setcodes.TAR_NOT_A_SAMPLE, "special": setcodes.TAR_NOT_A_SAMPLE,
 }  # fmt: skip
 """By the kinds of source.tarwalk and source.wds."""
+HEADER_BYTES = 512
 MAX_OF_A_CODE = 20
 """Findings of one code that are told one by one; the others are counted."""
 
@@ -131,6 +134,29 @@ def dali_disagreement(index: bytes, rows: TarRows) -> list[Finding]:
     wrong = (number for number, line in enumerate(lines, 2) if not _fits(line.split(), stride, places))
     text = "line {} of the DALI index names no members of the tar"
     return [Finding(setcodes.INDEX_DISAGREES, text.format(number)) for number in islice(wrong, 1)]
+
+
+def energon_disagreement(index: bytes, rows: TarRows) -> list[Finding]:
+    """Whether an index of Energon's (NAME.tar.idx: where each sample begins, and where the last ends, as uint64) fits a tar.
+
+    Args:
+        index: Its content.
+        rows: What the tar has.
+    """
+    if not index or len(index) % 8:
+        return [Finding(setcodes.INDEX_DISAGREES, f"{format_size(len(index))} are no list of numbers of eight bytes")]
+    places = np.frombuffer(index, "<u8")
+    found = count_disagreement(len(places) - 1, len(rows.keys), "the Energon index")
+    if found or not len(rows.keys):
+        return found
+    first_of = np.cumsum(np.frombuffer(rows.counts, np.uint32)) - np.frombuffer(rows.counts, np.uint32)
+    firsts = np.sort(np.frombuffer(rows.offsets, np.uint64)[first_of])
+    wrong = np.flatnonzero((firsts < places[:-1] + np.uint64(HEADER_BYTES)) | (firsts >= places[1:]))
+    text = "by the Energon index sample {} lies from byte {:,} to {:,}, and its first member begins at {:,}"
+    return [
+        Finding(setcodes.INDEX_DISAGREES, text.format(at, int(places[at]), int(places[at + 1]), int(firsts[at])))
+        for at in wrong[:1].tolist()
+    ]
 
 
 def _fits(words: list[str], stride: int, places: set[tuple[int, int]]) -> bool:

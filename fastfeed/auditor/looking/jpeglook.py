@@ -97,7 +97,7 @@ def _cut(data: bytes, structure: JpegStructure, what: str) -> Finding:
     if readable and not structure.cut_segment and not strict_warning(plain + _EOI, structure.components):
         text = f"the file ends at byte {len(data)} without FF D9, and all rows are there"
         return Finding(imagecodes.MISSING_EOI, f"{text} ({what})")
-    return Finding(imagecodes.TRUNCATED, f"it ends at byte {len(data)}, within a scan: {_rows_told(data, structure)}")
+    return Finding(imagecodes.TRUNCATED, f"it ends at byte {len(data)}, within a scan: {_rows_told(data, structure)} ({what})")
 
 
 def _rows_told(data: bytes, structure: JpegStructure) -> str:

@@ -15,7 +15,7 @@ _FRAMES = frozenset({*range(0xC0, 0xD0)} - {_DHT, 0xC8, 0xCC})
 _ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 """TEM and RST0 to RST7: a marker without a segment."""
 _RESERVED = frozenset(range(0x02, 0xC0))
-_NEXT = re.compile(rb"\xff+[^\x00\xff]")
+_NEXT = re.compile(rb"\xff[^\x00\xff]")  # not \xff+: millions of fill bytes, tried from each, take hours
 _SCAN_END = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 _EOI_BYTES = b"\xff\xd9"
 _SEQUENTIAL = frozenset({0xC0, 0xC1})
@@ -132,8 +132,9 @@ def _behind_marker(found: JpegStructure, data: bytes, at: int) -> int:
     match = _NEXT.search(data, at)
     if match is None:
         return 0
-    if match.start() > at:
-        found.stray.append(Span(at, match.start()))
+    strays = len(data[at : match.start()].rstrip(b"\xff"))  # a marker may have any number of FF before it
+    if strays:
+        found.stray.append(Span(at, at + strays))
     return match.end()
 
 

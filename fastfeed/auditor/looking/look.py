@@ -43,7 +43,7 @@ class Looked:
     text: str | None = None
     """Decoded, for a tokenizer; None where that failed or it is none."""
     image: Image.Image | None = None
-    """Loaded, for a thumbnail; None where that failed."""
+    """Loaded; None where that failed or it is none."""
 
 
 def look(

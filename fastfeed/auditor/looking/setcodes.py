@@ -61,7 +61,13 @@ LEFT_OUT = Code(
 # ------------------------------------------------------------------------------------------------ lengths
 LENGTH_OUTLIER = Code(
     "text-length-outlier", _WARNING, "Far longer or shorter than the other texts",
-    "A long one decides the padding of its batch, and is cut at the model's limit: look at it.",
+    "A long one decides the padding of its batch and is cut at the model's limit: split it. A short one may be a remnant: "
+    "look at it.",
+)  # fmt: skip
+TOKENS_OUTLIER = Code(
+    "text-tokens-outlier", _WARNING, "Far more or fewer tokens than the other texts",
+    "Split a long one. One of usual length with many tokens is of a script or a coding (base64) that the tokenizer spells "
+    "letter by letter: look at it.",
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ archives

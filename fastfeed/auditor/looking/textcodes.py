@@ -35,6 +35,10 @@ REPLACEMENT = Code(
     "text-replacement", _WARNING, "Replacement characters (U+FFFD): it was decoded wrongly before",
     "The characters are lost: fetch the original and decode it right.",
 )  # fmt: skip
+HALF = Code(
+    "text-lone-surrogate", _ERROR, "Half a character (a lone surrogate)",
+    "The text cannot be encoded, and fails in whatever writes or tokenizes it: replace the half.",
+)  # fmt: skip
 LINE_ENDS = Code(
     "text-line-ends", _INFO, "Tools count its lines differently",
     "Take the line feed alone as the end of a line: split('\\n'), not splitlines().",

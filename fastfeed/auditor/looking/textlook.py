@@ -10,6 +10,8 @@ from fastfeed.auditor.looking import textcodes
 from fastfeed.auditor.looking.decoding import told
 from fastfeed.units import format_count
 
+Tokenizer = Callable[[str], Any]
+"""Gives something with a length, or a mapping with "input_ids", as those of transformers do."""
 LONG_LINE, LONG_RUN, LONG_BLANK = 1_000_000, 20_000, 10_000
 """Characters. A paragraph without spaces (Chinese, Thai) stays far below LONG_RUN; \\s+$ over LONG_BLANK takes 0.3 s."""
 MAX_RATIO = 25
@@ -35,16 +37,19 @@ def findings_of(text: str) -> list[Finding]:
     """
     if not text.strip():
         return [Finding(textcodes.BLANK, format_count(len(text), "character"))]
-    return [*_characters(text), *_shape(text)]
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError as error:
+        return [Finding(textcodes.HALF, f"character {error.start} is U+{ord(text[error.start]):04X}")]
+    return [*_characters(text, raw), *_shape(text)]
 
 
-def _characters(text: str) -> list[Finding]:
+def _characters(text: str, raw: bytes) -> list[Finding]:
     found = list[Finding]()
     for code, character in ((textcodes.NUL, "\0"), (textcodes.REPLACEMENT, "\ufffd")):
         count = text.count(character)
         if count:
             found.append(Finding(code, f"{count:,} of them, the first in line {_line(text, text.index(character))}"))
-    raw = text.encode()
     rare = len(raw.translate(None, _RARE_BYTES)) < len(raw)
     control = _CONTROL.search(text) if rare else None
     if control:
@@ -88,12 +93,12 @@ def _line(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def count_tokens(text: str, tokenizer: Callable[[str], Any]) -> int | Finding:
+def count_tokens(text: str, tokenizer: Tokenizer) -> int | Finding:
     """How many tokens a text has by a tokenizer of the user's.
 
     Args:
         text: Decoded.
-        tokenizer: Gives something with a length, or a mapping with "input_ids", as those of transformers do.
+        tokenizer: Of the user.
 
     Returns:
         The number, or what the tokenizer raised.

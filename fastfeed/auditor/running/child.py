@@ -9,6 +9,7 @@ import faulthandler
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -21,8 +22,10 @@ from fastfeed.auditor.running import memory
 from fastfeed.auditor.running.codes import MEMORY
 from fastfeed.auditor.running.parts import PartSpec
 from fastfeed.auditor.running.python import subject_of
+from fastfeed.auditor.running.rowed import Rowed
 from fastfeed.auditor.running.stored import Stored
 from fastfeed.auditor.running.subject import How, Subject, one_thread, other_draws
+from fastfeed.auditor.running.tokenizing import tokenizer_of
 from fastfeed.errors import FastfeedError
 from fastfeed.packer.rows.byname import load_object
 from fastfeed.source import wire
@@ -35,7 +38,10 @@ _BEAT_SECONDS = 30.0
 
 def main() -> None:
     """The life of a fresh interpreter: orders come from what was stdin, answers go to what was stdout."""
+    parent = int(sys.argv[-1])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # also while foreign code never comes to read its orders
+    if os.getppid() != parent:  # it died before that call, and the signal will never come
+        os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     orders, answers = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -45,15 +51,25 @@ def main() -> None:
     serve(open_subject, orders, answers)
 
 
-def open_subject(spec: dict[str, Any]) -> Subject:
+def open_subject(spec: dict[str, Any], dataset: Any = None, tokenizer: Any = None) -> Subject:  # noqa: ANN401 - foreign
     """What a description describes.
+
+    Args:
+        spec: The description.
+        dataset: Of a live dataset: itself.
+        tokenizer: Of a live tokenizer: itself.
 
     Raises:
         FastfeedError: It cannot be opened.
     """
+    counts = tokenizer_of(spec.get("tokenizer") if tokenizer is None else tokenizer)
+    if "live" in spec:
+        return subject_of(dataset, counts)
     if "object" in spec:
-        return subject_of(load_object(spec["object"]))
-    return Stored([PartSpec.from_json(part) for part in spec["parts"]])
+        return subject_of(load_object(spec["object"]), counts)
+    if "rows" in spec:
+        return Rowed(spec, counts)
+    return Stored([PartSpec.from_json(part) for part in spec["parts"]], counts)
 
 
 def serve(open_it: Callable[[dict[str, Any]], Subject], orders: int, answers: int) -> None:

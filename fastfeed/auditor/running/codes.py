@@ -14,6 +14,10 @@ LEFT_OUT = Code(
     "left-out-image", Severity.WARNING, "Named like an image, but a leftover of a system or a notebook",
     "Remove it: fastfeed leaves it out, but torchvision's ImageFolder takes it as a sample.",
 )  # fmt: skip
+LOOP = Code(
+    "folder-loop", Severity.WARNING, "A link to a folder that it lies in itself",
+    "Remove the link: fastfeed does not follow it, but torchvision's ImageFolder lists the same files again, dozens of times.",
+)  # fmt: skip
 DAMAGED_SHARD = Code(
     "damaged-shard", Severity.ERROR, "Its bytes in the shard are not those that were packed",
     "Copy the shard again, or pack again; fastfeed verify names every damaged byte.",
@@ -25,6 +29,10 @@ FAILS = Code(
 STOPS_EARLY = Code(
     "stops-early", Severity.ERROR, "The dataset says that it ends here, though by its length it does not",
     "An IndexError or StopIteration of one's own code ends a for loop without a word: raise another error, or mend __len__.",
+)  # fmt: skip
+UNSENDABLE = Code(
+    "unpicklable", Severity.WARNING, "A worker cannot send it: it cannot be pickled",
+    "Give tensors, arrays, numbers and texts, or let collate_fn make such of it. Torch's loader names no such sample.",
 )  # fmt: skip
 CRASH = Code(
     "crash", Severity.ERROR, "It kills the process that loads it, each time",
@@ -47,5 +55,17 @@ MEMORY = Code(
     "Make it smaller, or give --memory-limit more than by default.",
 )  # fmt: skip
 RUNNING = catalogue(
-    UNREADABLE, SPECIAL, LEFT_OUT, DAMAGED_SHARD, FAILS, STOPS_EARLY, CRASH, CRASH_ONCE, HANG, TAKES_LONG, MEMORY
+    UNREADABLE,
+    SPECIAL,
+    LEFT_OUT,
+    LOOP,
+    DAMAGED_SHARD,
+    FAILS,
+    STOPS_EARLY,
+    UNSENDABLE,
+    CRASH,
+    CRASH_ONCE,
+    HANG,
+    TAKES_LONG,
+    MEMORY,
 )

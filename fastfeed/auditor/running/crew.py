@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import selectors
-import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,13 +19,13 @@ from fastfeed.auditor.judging.noise import Beat
 from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE, HANG, TAKES_LONG
+from fastfeed.auditor.running.lastwords import CLOSED, crashed, drained, hopeless, how_ended, unable
 from fastfeed.auditor.running.limits import Limits, Spread
 from fastfeed.auditor.running.member import Member
 from fastfeed.auditor.running.member import Task as Task  # noqa: PLC0414 - what a crew is given
 from fastfeed.auditor.running.pace import ahead_of, gather_seconds
-from fastfeed.auditor.running.process import Start, stack_of, told_stack
+from fastfeed.auditor.running.process import Start, has_ended, stack_of
 from fastfeed.auditor.running.subject import How
-from fastfeed.errors import WorkerDied
 from fastfeed.source import wire
 from fastfeed.units import format_count, format_seconds
 
@@ -34,6 +33,10 @@ LOG = logging.getLogger("fastfeed.audit")
 _WORDS_BYTES = 8000
 _LOOK_SECONDS = 1.0
 """How often it is looked whether one hangs."""
+_MOST_FALSE_STARTS = 3
+"""Children in a row that are killed before they can load anything: then it is no chance."""
+_END_SECONDS = 1.0
+"""A process that ends closes its pipes first; after this time it is not about to end."""
 _FEW = 64
 """So many samples are measured again by one child: it is not disturbed by others, and they need not be started."""
 _MOST_ASIDE = 8
@@ -69,6 +72,8 @@ class Crew:
         self._children: list[Member] = []
         self._again: deque[Task] = deque()
         """Samples whose process died; and those that it had behind them."""
+        self._false_starts = 0
+        """Children in a row that were killed before they could load anything."""
         self._crashes = 0
         self._fine: Task | None = None
         """The last one that was loaded."""
@@ -101,6 +106,8 @@ class Crew:
         while not first.ready:
             for _ in self._hear(None):
                 pass
+            if first not in self._children:
+                first = self._hire()
         if self.count is None:
             self._stream, self._wanted = True, 1
         return self.count
@@ -236,6 +243,7 @@ class Crew:
             self.beats.append(Beat(**answer["beat"]))
         if answer["event"] == "ready":
             child.ready, child.stack, self.count = True, answer["stack"], answer["count"]
+            self._false_starts = 0
             child.began = time.monotonic()  # its start is not its first sample's
         elif answer["event"] == "end":
             task = self._done(child)
@@ -260,38 +268,48 @@ class Crew:
             text = f"a process {task.how_it_died} at it, after {format_count(task.behind, 'other')}"
             record.findings.append(Finding(CRASH_ONCE, text))
         if child.stood is not None:
-            text = f"it took {format_seconds(took)}; meanwhile it stood in {child.stood}"
+            text = f"it took {format_seconds(took)}; meanwhile {child.stood}"
             record.findings.append(Finding(TAKES_LONG, text))
             self._dismiss(child)  # another has its place, and what it had besides
         as_it_came = task.how_it_died is None and child.stood is None
         return Answer(record, row if as_it_came else None)
 
     def _died(self, child: Member) -> Iterator[Answer]:
-        rest = _drained(child.process.words)
-        how = _how(self._dismiss(child))
+        ended = has_ended(child.process.pid, within_seconds=_END_SECONDS)
+        rest = drained(child.process.words)
+        code = self._dismiss(child)
+        how = how_ended(code) if ended else CLOSED
         words = (child.words + rest).decode(errors="replace")
         if not child.ready:
-            raise _unable(how, words)
+            self._not_begun(child, how, words, by_signal=ended and code < 0)
+            return
         if not child.tasks:
             return  # killed while it had nothing to do: nothing is lost
         task = child.tasks.popleft()
         if child.stood is None:
             self._again.extend(child.tasks)
         if task.probe:
-            raise _hopeless(how, words)
+            raise hopeless(how, words, _MOST_CRASHES)
         if task.found is not None:
             yield Answer(SampleRecord(task.index, findings=[task.found]))
         elif task.how_it_died is None:  # what came before it may have done it: alone in a new process it gets a second chance
             self._again.appendleft(Task(task.index, task.how, how, child.loaded))
         else:
             self._suspect_all(how, words)
-            yield from self._given_up(task, Finding(CRASH, _crashed(how, words)))
+            yield from self._given_up(task, Finding(CRASH, crashed(how, words)))
+
+    def _not_begun(self, child: Member, how: str, words: str, *, by_signal: bool) -> None:
+        """One died before it could load a sample. Others get what it had if it was killed: by the kernel, for memory, say."""
+        self._false_starts += 1
+        if not by_signal or self._false_starts >= _MOST_FALSE_STARTS:
+            raise unable(how, words)
+        self._again.extendleft(reversed(child.tasks))
 
     def _suspect_all(self, how: str, words: str) -> None:
         """After many crashes in a row it may be the machine: a sample that was loaded before tells."""
         self._crashes += 1
         if self._crashes >= _MOST_CRASHES and self._fine is None:
-            raise _hopeless(how, words)
+            raise hopeless(how, words, _MOST_CRASHES)
         if self._crashes == _MOST_CRASHES and self._fine is not None and not self._stream:
             self._again.appendleft(Task(self._fine.index, self._fine.how, probe=True))
 
@@ -309,7 +327,9 @@ class Crew:
         """Speak of samples that take long, and end those that take too long."""
         now = time.monotonic()
         for child in list(self._children):
-            if not child.tasks or not child.ready:
+            if self._left_its_pipe_open(child):
+                yield from self._died(child)
+            elif not child.tasks or not child.ready:
                 continue
             took = now - child.began
             if took > self._limits.end_after(self._spread):
@@ -317,17 +337,23 @@ class Crew:
             elif child.stood is None and took > self._limits.speak_after(self._spread):
                 self._speak(child, took)
 
+    def _left_its_pipe_open(self, child: Member) -> bool:
+        """Whether it has ended and all that it answered was heard: a process that its code has forked holds the pipe."""
+        if not has_ended(child.process.pid):
+            return False
+        return not any(key.data == (child, "answers") for key, _ in self._selector.select(0))
+
     def _speak(self, child: Member, took: float) -> None:
         task = self._put_aside(child)
         end = format_seconds(self._limits.end_after(self._spread))
         LOG.warning(
-            "sample %d takes long: %s so far, it stands in %s. It is ended after %s (--kill-after); others go on.",
+            "sample %d takes long: %s so far; %s. It is ended after %s (--kill-after); others go on.",
             task.index, format_seconds(took), child.stood, end,
         )  # fmt: skip
 
     def _put_aside(self, child: Member) -> Task:
         """Note where a child stands; others get what it has besides."""
-        child.stood = stack_of(child.process.pid, child.stack) or "no Python code"
+        child.stood = stack_of(child.process.pid, child.stack)
         task, *others = child.tasks
         self._again.extend(others)
         child.tasks = deque([task])
@@ -336,39 +362,5 @@ class Crew:
     def _ended(self, child: Member, took: float) -> Iterator[Answer]:
         task = child.tasks[0] if child.stood is not None else self._put_aside(child)
         self._dismiss(child)
-        text = f"it was ended after {format_seconds(took)}; it stood in {child.stood}"
+        text = f"it was ended after {format_seconds(took)}; {child.stood}"
         yield from self._given_up(task, Finding(HANG, text))
-
-
-def _drained(descriptor: int) -> bytes:
-    """What a dead process has said and nobody has read; one that it started may hold the pipe open: nothing waits for that."""
-    os.set_blocking(descriptor, False)
-    found = b""
-    try:
-        while data := os.read(descriptor, 1 << 16):
-            found += data
-    except BlockingIOError:
-        return found
-    return found
-
-
-def _how(code: int) -> str:
-    """How a process ended, in words."""
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-
-
-def _crashed(how: str, words: str) -> str:
-    stood = told_stack(words)
-    memory = "; the kernel kills so when memory runs out" if how.endswith("SIGKILL") else ""
-    return f"its process {how}, twice{memory}" + (f"; it stood in {stood}" if stood else "")
-
-
-def _unable(how: str, words: str) -> WorkerDied:
-    msg = f"a child process {how} before it could load any sample"
-    return WorkerDied(msg, got=words.strip()[-2000:] or "nothing on stderr")
-
-
-def _hopeless(how: str, words: str) -> WorkerDied:
-    msg = f"{_MOST_CRASHES} samples in a row killed the process that loaded them, and no other could be loaded: the last {how}"
-    hint = "It seems to be the machine, or the code, rather than the samples: try one of them alone."
-    return WorkerDied(msg, got=words.strip()[-500:] or "nothing on stderr", hint=hint)

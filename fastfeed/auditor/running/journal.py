@@ -9,7 +9,6 @@ import json
 import os
 import tempfile
 import time
-from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import chain
@@ -18,11 +17,11 @@ from typing import Any, BinaryIO, Self
 
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.catalogue import CODES
+from fastfeed.auditor.running.offsets import Offsets
 from fastfeed.disk import disk_error, publish, remove
 from fastfeed.errors import DestinationBusy, DestinationError, DestinationOccupied
 
 SUFFIX = ".partial"
-_NONE = -1
 _FLUSH_SECONDS = 0.25
 """Records of less time than this are lost when the audit is killed: their samples are loaded again."""
 
@@ -42,9 +41,8 @@ class Journal:
 
     def __init__(self, report: str | None, identity: Mapping[str, object]) -> None:
         self.report = None if report is None else os.path.abspath(report)
-        self._starts = array("q")
-        """Where the record of a sample begins; _NONE where there is none."""
-        self._count = 0
+        self._starts = Offsets()
+        """Where the record of a sample begins."""
         self._writing, self._end, self._flushed = False, 0, 0.0
         """Whether the file stands at its end, where that is, and when what was written has last reached the kernel."""
         self.notes: list[str] = []
@@ -53,7 +51,7 @@ class Journal:
             self._file = self._open(json.loads(json.dumps(identity)))
         except OSError as error:
             raise disk_error(f"{error.filename or report}: {error.strerror}", error.errno, self._folder()) from error
-        self.kept = self._count
+        self.kept = len(self._starts)
         """Records of an earlier audit that was interrupted."""
 
     def _folder(self) -> str:
@@ -75,7 +73,7 @@ class Journal:
         return file
 
     def _continue(self, file: BinaryIO, identity: object, head: bytes) -> None:
-        """Take over what an audit of the same has left; a line that is torn is cut off."""
+        """Take over what an audit of the same has left; a line that is torn is cut off, with all behind it."""
         first = file.readline()
         if first and first != head:
             before = _head(first, str(self.report))
@@ -88,9 +86,10 @@ class Journal:
             return
         at = len(head)
         for line in file:
-            if not line.endswith(b"\n"):
+            index = _index(line)
+            if index is None:
                 break
-            self._put(json.loads(line)[0], at)
+            self._starts[index] = at
             at += len(line)
         file.seek(at)
         file.truncate()
@@ -116,10 +115,10 @@ class Journal:
 
     # ------------------------------------------------------------------------------------------------ records
     def __len__(self) -> int:
-        return self._count
+        return len(self._starts)
 
     def __contains__(self, index: int) -> bool:
-        return index < len(self._starts) and self._starts[index] != _NONE
+        return index in self._starts
 
     def add(self, record: SampleRecord, row: bytes | None = None) -> None:
         """Note a record; it replaces an earlier one of the same sample.
@@ -140,15 +139,12 @@ class Journal:
             if time.monotonic() > self._flushed + _FLUSH_SECONDS:
                 self._file.flush()
                 self._flushed = time.monotonic()
-        self._put(record.index, self._end)
+        self._starts[record.index] = self._end
         self._end += len(line)
 
-    def _put(self, index: int, at: int) -> None:
-        missing = index + 1 - len(self._starts)
-        if missing > 0:
-            self._starts.extend([_NONE] * max(missing, len(self._starts) // 8))
-        self._count += self._starts[index] == _NONE
-        self._starts[index] = at
+    def keep_below(self, count: int) -> None:
+        """Forget kept records of samples that there are no more, and of what is no sample, which is noted anew."""
+        self.kept -= self._starts.drop_from(count)
 
     def get(self, index: int) -> SampleRecord:
         """The record of a sample that has one.
@@ -166,9 +162,8 @@ class Journal:
 
     def __iter__(self) -> Iterator[SampleRecord]:
         """All records, by position."""
-        for index, at in enumerate(self._starts):
-            if at != _NONE:
-                yield self.get(index)
+        for index in self._starts:
+            yield self.get(index)
 
     def publish(self, more: Iterable[SampleRecord] = ()) -> None:
         """Write the report, whole or not at all, and forget the rest.
@@ -201,6 +196,14 @@ def _lock(descriptor: int, report: str) -> list[str]:
     except OSError as error:
         return [f"the report's file system gives no lock ({error.strerror}): make sure that no other audit writes it"]
     return []
+
+
+def _index(line: bytes) -> int | None:
+    """The position in a record's line; None of one that is torn, or that a power cut has left as zeros."""
+    try:
+        return int(json.loads(line)[0]) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
 
 
 def _head(line: bytes, report: str) -> Any:  # noqa: ANN401 - JSON

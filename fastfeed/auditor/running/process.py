@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from fastfeed.auditor.running import child
 from fastfeed.auditor.running.nursery import Nursery
-from fastfeed.auditor.running.python import subject_of
 from fastfeed.config import package_folder
 from fastfeed.packer.crew import start_worker
 from fastfeed.packer.rows import fork
@@ -20,6 +19,8 @@ _STACK_SECONDS = 2.0
 _POLL_SECONDS = 0.01
 _FRAME = re.compile(r'File "(.+)", line (\d+) in (\S+)')
 _SHOWN_FRAMES = 4
+_ENDED = (b"Z", b"X")
+"""States of a process in /proc/PID/stat."""
 
 
 class Process(Protocol):
@@ -63,16 +64,17 @@ class Forked:
     """A fork of this process, which has the dataset as it is: no dataset has to be pickled.
 
     Args:
-        dataset: What it audits.
+        dataset: What it audits; None for what the first order describes.
+        tokenizer: Counts the tokens of texts; None for what the first order names.
     """
 
-    def __init__(self, dataset: Any) -> None:  # noqa: ANN401 - any dataset
+    def __init__(self, dataset: Any, tokenizer: Any = None) -> None:  # noqa: ANN401 - any dataset
         takes, self.orders = os.pipe()
         self.answers, gives = os.pipe()
         self.words, says = os.pipe()
 
         def life() -> None:
-            child.serve(lambda _: subject_of(dataset), takes, gives)
+            child.serve(lambda spec: child.open_subject(spec, dataset, tokenizer), takes, gives)
 
         try:
             self.pid = fork.start(life, says, [self.orders, self.answers, self.words])
@@ -121,15 +123,16 @@ class _Single:
         """Nothing is kept."""
 
 
-def starter(spec: Mapping[str, object], dataset: Any) -> Start:  # noqa: ANN401 - any dataset
-    """What starts children for a target: as cheaply as the code that runs in them allows."""
-    if "live" in spec:
-        return _Single(lambda: Forked(dataset))
-    return _Single(Fresh) if "object" in spec else Nursery()
+def starter(spec: Mapping[str, object], dataset: Any, tokenizer: Any = None) -> Start:  # noqa: ANN401 - any of them
+    """What starts children for a target: forks of this process where they must inherit something that is alive."""
+    if "live" in spec or tokenizer is not None:
+        return _Single(lambda: Forked(dataset, tokenizer))
+    foreign = "object" in spec or spec.get("tokenizer") is not None
+    return _Single(Fresh) if foreign else Nursery()
 
 
 def stack_of(pid: int, descriptor: int) -> str:
-    """Where a process stands in Python, in one line; it goes on meanwhile.
+    """Where a process stands in Python, in one line ("it stood in ..."), or why that is unknown; it goes on meanwhile.
 
     Args:
         pid: Of a child of ours.
@@ -146,10 +149,31 @@ def stack_of(pid: int, descriptor: int) -> str:
                 file.seek(before)
                 text = file.read().decode(errors="replace")
             if told := told_stack(text):
-                return told
+                return f"it stood in {told}"
     except OSError as error:  # it has just ended, or may not be looked into
-        return f"its stack cannot be seen ({error.strerror})"
-    return "it does not answer the signal that asks for its stack"
+        return f"its stack could not be seen ({error.strerror})"
+    return "it did not answer the signal that asks for its stack"
+
+
+def has_ended(pid: int, *, within_seconds: float = 0.0) -> bool:
+    """Whether a process has ended, be it waited for or not.
+
+    Its pipes do not tell: it may have closed them itself, and one that it has forked may hold them open.
+
+    Args:
+        pid: Of a child of ours.
+        within_seconds: For so long it is waited for.
+    """
+    deadline = time.monotonic() + within_seconds
+    while True:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                state = file.read().rpartition(b")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state in _ENDED or time.monotonic() > deadline:
+            return state in _ENDED
+        time.sleep(_POLL_SECONDS)
 
 
 def told_stack(text: str) -> str:

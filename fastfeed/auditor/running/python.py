@@ -3,19 +3,21 @@
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fastfeed.archive.regular import open_regular
 from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.finding import Finding, Severity
+from fastfeed.auditor.looking.textlook import Tokenizer
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.codes import FAILS, MEMORY, SPECIAL, STOPS_EARLY, UNREADABLE
-from fastfeed.auditor.running.examine import examine, told
+from fastfeed.auditor.running.codes import FAILS, MEMORY, SPECIAL, STOPS_EARLY, UNREADABLE, UNSENDABLE
+from fastfeed.auditor.running.examine import examine, rank, take_text, told
+from fastfeed.auditor.running.sending import why_unsendable
+from fastfeed.auditor.running.spoken import look_at_text
 from fastfeed.auditor.running.subject import How, Stages, Subject
 from fastfeed.errors import FastfeedError, SourceUnreadable, UsageError
-from fastfeed.media import is_image_field
 from fastfeed.packer.rows.byname import told_error, type_name
 from fastfeed.sample import escape
 from fastfeed.trace import done_metering, metering
@@ -25,8 +27,12 @@ _MOST_FAILURES = 100
 _CODES = ((MemoryError, MEMORY), (IndexError, STOPS_EARLY), (StopIteration, STOPS_EARLY))
 
 
-def subject_of(dataset: Any) -> Subject:  # noqa: ANN401 - any dataset
+def subject_of(dataset: Any, tokenizer: Tokenizer | None = None) -> Subject:  # noqa: ANN401 - any dataset
     """What loads the samples of a live object; of a loader those of its dataset, one by one.
+
+    Args:
+        dataset: Anything with __getitem__ or __iter__.
+        tokenizer: Counts the tokens of texts.
 
     Raises:
         UsageError: It is no dataset.
@@ -34,16 +40,17 @@ def subject_of(dataset: Any) -> Subject:  # noqa: ANN401 - any dataset
     """
     torch_data = sys.modules.get("torch.utils.data")
     if torch_data is not None and isinstance(dataset, torch_data.DataLoader):
-        return subject_of(dataset.dataset)
+        return subject_of(dataset.dataset, tokenizer)
     if _is_stream(dataset):
-        return Streamed(dataset)
+        return Streamed(dataset, tokenizer)
     if not hasattr(dataset, "__getitem__"):
         msg = "this is no dataset: it has neither __getitem__ nor __iter__"
         raise UsageError(msg, got=type_name(dataset))
     if "torch" not in sys.modules:  # then it is neither torchvision's nor ours, and torch need not be loaded
-        return Indexed(dataset)
+        return Indexed(dataset, tokenizer)
     ours = sys.modules.get("fastfeed.feed.dataset")
-    return Ours(dataset) if ours is not None and isinstance(dataset, ours.PackedDataset) else Torch(dataset)
+    kind = Ours if ours is not None and isinstance(dataset, ours.PackedDataset) else Torch
+    return kind(dataset, tokenizer)
 
 
 def _is_stream(dataset: Any) -> bool:  # noqa: ANN401
@@ -65,7 +72,7 @@ def clocked(record: SampleRecord, load: Callable[[Stages], object]) -> bool:
     try:
         with clock:
             load(stages)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a dataset raises is a finding
+    except BaseException as error:  # noqa: BLE001 - whatever a dataset raises is a finding; Ctrl-C does not come here
         code = next((code for kind, code in _CODES if isinstance(error, kind)), FAILS)
         record.findings.append(Finding(code, told(error) if isinstance(error, FastfeedError) else told_error(error)))
         return False
@@ -76,18 +83,34 @@ def clocked(record: SampleRecord, load: Callable[[Stages], object]) -> bool:
     return True
 
 
+def look_at_sample(record: SampleRecord, samples: Sequence[object], how: How, tokenizer: Tokenizer | None) -> None:
+    """Look at what a dataset handed out.
+
+    Args:
+        record: Of the sample.
+        samples: What came: the sample, or nothing.
+        how: Whether more than its times is wanted.
+        tokenizer: Counts the tokens of texts.
+    """
+    look_at_text(record, samples, how, tokenizer)
+    why = why_unsendable(samples[0]) if samples and how.look else None
+    if why is not None:
+        record.findings.append(Finding(UNSENDABLE, why))
+
+
 class Indexed:
     """A dataset with positions, of which nothing else is known.
 
     Args:
         dataset: With __len__ and __getitem__.
+        tokenizer: Counts the tokens of texts.
 
     Raises:
         SourceUnreadable: It does not say how many samples it has.
     """
 
-    def __init__(self, dataset: Any) -> None:  # noqa: ANN401 - any dataset
-        self.dataset = dataset
+    def __init__(self, dataset: Any, tokenizer: Tokenizer | None = None) -> None:  # noqa: ANN401 - any dataset
+        self.dataset, self._tokenizer = dataset, tokenizer
         try:
             self._count = len(dataset)
         except (Exception, SystemExit) as error:
@@ -104,9 +127,11 @@ class Indexed:
         """Ask for a sample, and look at its bytes where they can be had."""
         record = self.named(index)
         if how.load and self.ready(record, how):
-            loaded = how.thumbnail or clocked(record, lambda stages: self.fetch(index, stages))
+            sample: list[object] = []
+            loaded = how.thumbnail or clocked(record, lambda stages: sample.append(self.fetch(index, stages)))
             if how.look:
                 self._look(record, how, loaded=loaded)
+            look_at_sample(record, sample, how, self._tokenizer)
         return record
 
     def named(self, index: int) -> SampleRecord:
@@ -136,7 +161,8 @@ class Indexed:
         try:
             for number, (name, data) in enumerate(self.payloads(record)):
                 beside = SampleRecord(record.index)
-                examine(beside, name, data, how, clocked=False)
+                examine(beside, name, data, how, clocked=False, tokenizer=self._tokenizer)
+                take_text(record, beside)
                 seen += beside.findings
                 record.size_bytes = (record.size_bytes or 0) + len(data)
                 if not number:
@@ -220,7 +246,7 @@ class Ours(Torch):
     def payloads(self, record: SampleRecord) -> Iterator[tuple[str, bytes]]:
         """Its members, but for the class."""
         fields = [field for field in self.dataset.fields or () if field != CLASS_FIELD]
-        for field in sorted(fields, key=lambda field: not is_image_field(field)):
+        for field in sorted(fields, key=rank):
             with self.dataset.open(record.index, field) as file:
                 yield f"{record.key}.{field}", file.read()
 
@@ -239,12 +265,13 @@ class Streamed:
 
     Args:
         dataset: With __iter__.
+        tokenizer: Counts the tokens of texts.
     """
 
     count = None
 
-    def __init__(self, dataset: Any) -> None:  # noqa: ANN401 - any iterable
-        self._dataset = dataset
+    def __init__(self, dataset: Any, tokenizer: Tokenizer | None = None) -> None:  # noqa: ANN401 - any iterable
+        self._dataset, self._tokenizer = dataset, tokenizer
         self._samples: Iterator[Any] | None = None
         self._next = self._failures = 0
 
@@ -256,18 +283,23 @@ class Streamed:
         while self._next < index:
             if self._advance(SampleRecord(self._next)):
                 return None
-        return None if self._advance(record) else record
+        sample: list[object] = []
+        if self._advance(record, sample):
+            return None
+        look_at_sample(record, sample, how, self._tokenizer)
+        return record
 
-    def _advance(self, record: SampleRecord) -> bool:
+    def _advance(self, record: SampleRecord, into: list[object] | None = None) -> bool:
         """Take the next sample; whether the stream has ended."""
         ended = False
+        taken = [] if into is None else into
 
         def load(_: Stages) -> None:
             nonlocal ended
             if self._samples is None:
                 self._samples = iter(self._dataset)
             try:
-                next(self._samples)
+                taken.append(next(self._samples))
             except StopIteration:
                 ended = True
 

@@ -3,13 +3,16 @@
 import math
 import random
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+
+from fastfeed.feed.permutation import Permutation
 
 CONFIDENCE = 0.95
 _HALVINGS = 60
+_CHUNK = 1 << 13
 
 
-def positions(count: int, *, sample: int | None, shuffled: bool, seed: int) -> Sequence[int]:
+def positions(count: int, *, sample: int | None, shuffled: bool, seed: int) -> Iterable[int]:
     """The positions to audit, in order.
 
     Args:
@@ -22,11 +25,14 @@ def positions(count: int, *, sample: int | None, shuffled: bool, seed: int) -> S
     if sample is not None and sample < count:
         drawn = draw.sample(range(count), sample)
         return array("q", drawn if shuffled else sorted(drawn))
-    if not shuffled:
-        return range(count)
-    found = array("q", range(count))
-    draw.shuffle(found)
-    return found
+    return range(count) if not shuffled else _shuffled(count, seed)
+
+
+def _shuffled(count: int, seed: int) -> Iterator[int]:
+    """All positions in random order, without a list of them: there may be milliards."""
+    order = Permutation(count, seed)
+    for start in range(0, count, _CHUNK):
+        yield from order[start : min(start + _CHUNK, count)].tolist()
 
 
 def at_most(bad: int, audited: int, confidence: float = CONFIDENCE) -> float:

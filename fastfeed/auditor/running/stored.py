@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 
 from fastfeed.archive.catalog import Place
-from fastfeed.archive.shard import CLASS_FIELD
 from fastfeed.auditor.clock import Clock
 from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.looking.textlook import Tokenizer
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.codes import DAMAGED_SHARD, UNREADABLE
-from fastfeed.auditor.running.examine import examine, told, warm_up
+from fastfeed.auditor.running.examine import Member, examine_members, told, warm_up
 from fastfeed.auditor.running.parts import FILES, Part, Parts, PartSpec
-from fastfeed.auditor.running.subject import How, Stages
+from fastfeed.auditor.running.subject import How
 from fastfeed.errors import DatasetError, FastfeedError
-from fastfeed.media import is_image_field
 
 
 class Stored:
@@ -20,13 +19,14 @@ class Stored:
 
     Args:
         specs: Which.
+        tokenizer: Counts the tokens of texts.
 
     Raises:
         FastfeedError: One of them cannot be opened.
     """
 
-    def __init__(self, specs: Sequence[PartSpec]) -> None:
-        self._parts = Parts(specs)
+    def __init__(self, specs: Sequence[PartSpec], tokenizer: Tokenizer | None = None) -> None:
+        self._parts, self._tokenizer = Parts(specs), tokenizer
         warm_up()
 
     @property
@@ -50,12 +50,9 @@ class Stored:
             code = DAMAGED_SHARD if isinstance(error, DatasetError) else UNREADABLE
             record.findings.append(Finding(code, told(error)))
             return record
-        record.size_bytes = sum(map(len, payloads))
-        first, *others = sorted(zip(places, payloads, strict=True), key=lambda pair: not is_image_field(pair[0].field))
-        examine(record, _name_of(part, position, first[0]), first[1], how)
-        for place, data in others:
-            if place.field != CLASS_FIELD:
-                _add(record, part, position, place, data, how)
+        named = zip(places, payloads, strict=True)
+        members = [Member(place.field, _name_of(part, position, place), data) for place, data in named]
+        examine_members(record, members, how, self._tokenizer)
         return record
 
     @staticmethod
@@ -74,16 +71,6 @@ class Stored:
                 return [part.reader.read(position, place) for place in places]
         finally:
             record.times["read"] = clock.time
-
-
-def _add(record: SampleRecord, part: Part, position: int, place: Place, data: bytes, how: How) -> None:  # noqa: PLR0917
-    """Another member of a sample: its findings say which it is, its times add up, its format is not the sample's."""
-    beside = SampleRecord(record.index)
-    examine(beside, _name_of(part, position, place), data, how)
-    record.findings += [Finding(found.code, f"{place.field}: {found.text}") for found in beside.findings]
-    stages = Stages(record)
-    for stage, time in beside.times.items():
-        stages.add(stage, time)
 
 
 def _name_of(part: Part, position: int, place: Place) -> str:

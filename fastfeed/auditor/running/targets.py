@@ -1,30 +1,37 @@
 """What is audited: told apart by its path, listed once here, and described so that children open the same."""
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 import weakref
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from glob import glob
 from typing import Any
 
 from fastfeed.archive.dataset import Archive, datasets_in
 from fastfeed.archive.manifest import FOLDER as INDEX_FOLDER
 from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.looking.setcodes import JUNK_CLASS
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.codes import LEFT_OUT, SPECIAL
+from fastfeed.auditor.running.codes import LEFT_OUT, LOOP, SPECIAL, UNREADABLE
 from fastfeed.auditor.running.parts import FILES, PACKED, TARS, PartSpec
+from fastfeed.auditor.running.rowed import describe
 from fastfeed.config import PackConfig, RowConfig
-from fastfeed.errors import NotADataset, SourceAmbiguous, UsageError
+from fastfeed.errors import NotADataset, NothingGained, SourceAmbiguous, UsageError
 from fastfeed.media import IMAGE_EXTENSIONS
 from fastfeed.packer.rows.byname import is_named, type_name
+from fastfeed.packer.rows.choose import choose
+from fastfeed.packer.rows.files import FileRows
+from fastfeed.packer.rows.parquet import EXTENSIONS as TABLES
 from fastfeed.sample import printable
 from fastfeed.source import tarindex
 from fastfeed.source.layout import Draft, read_layout
-from fastfeed.source.listed import read_list, source_path
+from fastfeed.source.listed import Listed, source_path
 from fastfeed.source.plain import write_index
 from fastfeed.source.scan import LeftOut, Listing, scan
 from fastfeed.source.tables import table_format
@@ -32,8 +39,9 @@ from fastfeed.source.tarfiles import TarPaths, find_tars, is_tar_name
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import format_count
 
-FOLDER, LIST, PYTHON = "folder", "list", "python"
+FOLDER, LIST, TABLE, PYTHON = "folder", "list", "table", "python"
 """Kinds of targets, beside PACKED and TARS."""
+_ROWS = RowConfig()
 
 
 @dataclass(slots=True, kw_only=True, weakref_slot=True)
@@ -43,7 +51,7 @@ class Target:
     name: str
     """As the user gave it."""
     kind: str
-    """FOLDER, LIST, PACKED, TARS or PYTHON."""
+    """FOLDER, LIST, TABLE, PACKED, TARS or PYTHON."""
     what: str
     """In words: "a folder of 1,000 files"."""
     spec: dict[str, Any]
@@ -70,33 +78,39 @@ def find_target(
     *,
     hidden: bool = False,
     root: str | os.PathLike[str] | None = None,
+    rows: RowConfig = _ROWS,
 ) -> Target:
     """What a path, the name of a Python object, or a dataset is.
 
     Args:
-        given: A folder, a packed dataset, tars, a list of files, "module:name", "file.py:name", or an object.
+        given: A folder, a packed dataset, tars, a list of files, a table or JSON lines that are the samples, "module:name",
+            "file.py:name", or an object.
         progress: Hears of folders that are listed, and of tars that are indexed.
         hidden: Of a folder: take what begins with a dot as well.
         root: Of a list: the folder that paths are relative to; else its own.
+        rows: Of a list or table: where files, class and names are, as for pack.
 
     Raises:
         NotADataset: Nothing that can be audited is there.
         SourceError: It cannot be listed.
-        UsageError: It is nothing of the kind.
+        UsageError: It is nothing of the kind, or options do not fit.
     """
-    if not isinstance(given, str | bytes | os.PathLike):
+    place = os.fsdecode(given) if isinstance(given, str | bytes | os.PathLike) else None
+    if place is not None and _is_table(place):
+        return _rows(place, rows, None if root is None else os.fsdecode(root))
+    if rows != _ROWS or root is not None:
+        msg = "field, label, key, classes and root are for lists and tables"
+        raise UsageError(msg, path=place or type_name(given))
+    if place is None:
         return _live(given)
-    place = os.fsdecode(given)
     if os.path.isdir(place):
         return _folder(place, progress, hidden=hidden)
-    if os.path.isfile(place) and table_format(place) is not None:
-        return _list(place, None if root is None else os.fsdecode(root))
     if is_tar_name(place):
         return _tars(place, find_tars(place), progress)
     if is_named(place):
         return Target(name=place, what=f"the Python dataset {place}", kind=PYTHON, spec={"object": place}, digest=None)
     msg = f"{place} is nothing that can be audited" if os.path.exists(place) else f"{place} does not exist"
-    hint = "Give a folder, a packed dataset, tars (laion/*.tar), a .csv, .tsv, .jsonl or .parquet of files, or file.py:dataset."
+    hint = "Give a folder, a packed dataset, tars (laion/*.tar), a .csv, .tsv, .jsonl, .parquet or .arrow, or file.py:dataset."
     raise NotADataset(msg, hint=hint)
 
 
@@ -109,15 +123,17 @@ def _live(dataset: object) -> Target:
 
 
 def _folder(place: str, progress: Progress, *, hidden: bool) -> Target:
-    tars = []
+    tars, no_files = list[str](), list[str]()
     with os.scandir(place) as entries:
         for entry in entries:
             if entry.name == INDEX_FOLDER or (entry.is_dir() and os.path.isdir(os.path.join(entry.path, INDEX_FOLDER))):
                 return _packed(place)
-            if is_tar_name(entry.name) and entry.is_file():
-                tars.append(entry.path)
+            if is_tar_name(entry.name) and not entry.is_dir():
+                (tars if entry.is_file() else no_files).append(entry.path)
     if tars:
-        return _tars(place, find_tars(tars), progress)
+        target = _tars(place, find_tars(tars), progress)
+        target.before += [_no_tar(path) for path in sorted(no_files)]
+        return target
     return _files(place, scan(place, progress, hidden=hidden))
 
 
@@ -154,6 +170,15 @@ def _tars(name: str, tars: TarPaths, progress: Progress) -> Target:
     return target
 
 
+def _no_tar(path: str) -> SampleRecord:
+    """What is called a tar and is no file."""
+    link = os.path.islink(path)
+    finding = (
+        Finding(UNREADABLE, "a link that leads nowhere, or to no file") if link else Finding(SPECIAL, "it is called a tar")
+    )
+    return SampleRecord(-1, path=os.path.basename(path), findings=[finding])
+
+
 def _parts(specs: Sequence[PartSpec]) -> dict[str, object]:
     return {"parts": [spec.to_json() for spec in specs]}
 
@@ -163,9 +188,10 @@ def _files(place: str, listing: Listing) -> Target:
     """Each file is a sample; classes and splits are those that pack would see."""
     root = os.path.abspath(place)
     draft, splits, why = _draft(listing)
-    before = [_special(item) for item in listing.left_out if item.kind == "special"]
-    before += [_leftover(item) for item in listing.left_out if _is_leftover(item)]
-    others = Counter(item.kind for item in listing.left_out if item.kind != "special" and not _is_leftover(item))
+    told = [(item, _told_of(item, root, splits, classes=draft.classes is not None)) for item in listing.left_out]
+    before = [SampleRecord(-1, path=item.source, findings=[found]) for item, found in told if found is not None]
+    before += _closed_folders(listing)
+    others = Counter(item.kind for item, found in told if found is None)
     if others:
         why.append("not looked at: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(others.items())))
     tars = sum(map(is_tar_name, listing.names))
@@ -219,23 +245,69 @@ def _class_folders(listing: Listing, draft: Draft, splits: tuple[str, ...]) -> f
     return frozenset(found)
 
 
-def _special(item: LeftOut) -> SampleRecord:
-    return SampleRecord(-1, path=item.source, findings=[Finding(SPECIAL, item.why)])
+def _told_of(item: LeftOut, root: str, splits: tuple[str, ...], *, classes: bool) -> Finding | None:
+    """What there is to say of what pack leaves out, because others do not: FIFOs, loops, leftovers; None of all else.
+
+    Args:
+        item: It.
+        root: Of the scan.
+        splits: Folders directly below it that are splits.
+        classes: Whether folders are classes.
+    """
+    codes = {"special": SPECIAL, "loop": LOOP}
+    if item.kind in codes:
+        return Finding(codes[item.kind], item.why)
+    if item.kind not in {"hidden", "system"}:
+        return None
+    if item.source.rpartition(".")[2].lower() in IMAGE_EXTENSIONS:
+        return Finding(LEFT_OUT, item.why)
+    home, _, _ = item.source.rpartition("/")
+    is_class = classes and home in (splits or ("",)) and os.path.isdir(os.path.join(root, item.source))
+    return Finding(JUNK_CLASS, f"{item.why}; fastfeed leaves it out") if is_class else None
 
 
-def _is_leftover(item: LeftOut) -> bool:
-    """Whether ImageFolder takes for a sample what pack leaves out."""
-    hidden = item.kind in {"hidden", "system"}
-    return hidden and item.source.rpartition(".")[2].lower() in IMAGE_EXTENSIONS
+def _closed_folders(listing: Listing) -> list[SampleRecord]:
+    """Folders that cannot be listed: nobody knows what is in them. Files that cannot be read are samples, and say so."""
+    if not listing.unreadable:
+        return []
+    folders = set(listing.folders)
+    return [
+        SampleRecord(-1, path=item.source, findings=[Finding(UNREADABLE, f"this folder cannot be listed: {item.why}")])
+        for item in listing.unreadable
+        if item.source in folders
+    ]
 
 
-def _leftover(item: LeftOut) -> SampleRecord:
-    return SampleRecord(-1, path=item.source, findings=[Finding(LEFT_OUT, item.why)])
+# ------------------------------------------------------------------------------------------------ lists, tables, JSON lines
+def _is_table(place: str) -> bool:
+    """Whether a path, or all that a pattern matches, are lists, tables or JSON lines, by their names."""
+    found = [place] if os.path.isfile(place) else [] if os.path.exists(place) else glob(place, recursive=True)
+    return bool(found) and all(table_format(path) is not None or path.lower().endswith(TABLES) for path in found)
 
 
-def _list(place: str, root: str | None) -> Target:
+def _rows(place: str, rows: RowConfig, root: str | None) -> Target:
+    """A list of files, or rows that are the samples, as pack tells them apart."""
+    try:
+        chosen = choose(place, rows, root=root)
+    except NothingGained:  # a table of numbers and texts is worth no packing; it may be worth an audit
+        chosen = choose(place, rows, root=root, anyway=True)
+    assert chosen is not None
+    if isinstance(chosen.rows, FileRows):
+        return _list(place, chosen.rows.listed)
+    assert chosen.rows is not None
+    facts = chosen.rows.facts()
+    return Target(
+        name=place, what=f"{format_count(facts.count, 'row')} of {os.path.basename(place)}", kind=TABLE,
+        spec=describe(chosen.rows, facts), digest=_digest_of(facts.identity), why=(*facts.why, *facts.notes),
+    )  # fmt: skip
+
+
+def _digest_of(identity: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def _list(place: str, listed: Listed) -> Target:
     """The files that a table names: a row is a sample."""
-    listed = read_list(place, RowConfig(), root)
     sources = [source_path(path, listed.root) for path in listed.listing.paths]
     files = write_index(listed.root, listed.listing, listed.draft, user=listed.columns, sources=sources)
     why = list(listed.draft.why)

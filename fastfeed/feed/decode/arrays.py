@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfeed.feed.decode.draws import Box
+from fastfeed.feed.decode.box import Box
 from fastfeed.feed.decode.known import as_it_is, name_of, path_of
 from fastfeed.feed.decode.picture import Picture, Pixels
 

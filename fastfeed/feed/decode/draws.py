@@ -9,21 +9,14 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 from PIL import Image
 
+from fastfeed.feed.decode.box import Box
+
 _TRIES = 10
-
-
-class Box(NamedTuple):
-    """A part of an image, in pixels."""
-
-    top: int
-    left: int
-    height: int
-    width: int
 
 
 Draw = Callable[[int, int], Box]

@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastfeed.feed.decode import fuse, steps
+from fastfeed.feed.decode.box import Box, around
 from fastfeed.feed.decode.checked import why_pillow
 from fastfeed.feed.decode.draws import States
 from fastfeed.feed.decode.fuse import Recipe
-from fastfeed.feed.decode.jpeg import Odd, Rows, read_header
+from fastfeed.feed.decode.header import Odd, read_header
 from fastfeed.feed.decode.known import TIMM, path_of
 from fastfeed.feed.decode.many import Sketch
 from fastfeed.feed.decode.picture import HAS_SIMD, Picture
 from fastfeed.feed.decode.whole import WRITTEN
+from fastfeed.jpegrows import Edges
 
 DECODES = ("auto", "exact", "close")
 
@@ -77,7 +79,7 @@ class Images:
         return known and torch.get_default_dtype() is self._default
 
     # ------------------------------------------------------------------------------------------------ one by one
-    def decoded(self, data: bytes | memoryview, rows: Rows | None = None) -> "Begun":
+    def decoded(self, data: bytes | memoryview, rows: Edges | None = None) -> "Begun":
         """The image of a file, with what is done while decoding.
 
         Where it raises, no random number was drawn, as if the image had been decoded first; except of albumentations' own.
@@ -101,10 +103,10 @@ class Images:
             sketches = [Sketch(picture.height, picture.width) for _ in recipes]
             numbers = [_done(recipe, sketch) for recipe, sketch in zip(recipes, sketches, strict=True)]
             if all(number == len(recipe.fused) for number, recipe in zip(numbers, recipes, strict=True)):
-                picture.shared(min(sketch.top for sketch in sketches), max(sketch.bottom for sketch in sketches))
+                picture.shared(around([sketch.part for sketch in sketches]))
                 return Begun(picture, (partial(_finished, recipes, sketches),))
             states.restore()
-        picture.shared(0, picture.height)
+        picture.shared(Box(0, 0, picture.height, picture.width))
         return Begun(picture, (partial(_each, recipes),))
 
     # ------------------------------------------------------------------------------------------------ batches
@@ -116,13 +118,13 @@ class Images:
         assert self.recipe.shape is not None
         return (3, *self.recipe.shape), self._dtype
 
-    def put(self, out: NDArray[Any], data: bytes | memoryview, rows: Rows | None = None) -> Any:  # noqa: ANN401
+    def put(self, out: NDArray[Any], data: bytes | memoryview, rows: Edges | None = None) -> Any:  # noqa: ANN401
         """Write the transformed image of a file into a batch.
 
         Args:
             out: As the property batch says, contiguous.
             data: The file.
-            rows: Where its MCU rows begin, where that is known.
+            rows: Where its restart intervals begin, where that is known.
 
         Returns:
             WRITTEN; or an image on which steps are to be done that do not fit it, as Begun, which belongs there as well.

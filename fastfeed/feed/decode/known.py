@@ -18,7 +18,8 @@ from PIL.Image import Resampling, Transpose
 from torch import nn
 
 from fastfeed.feed.decode import steps
-from fastfeed.feed.decode.draws import Box, Draw, asked, below, drawn_box, stand_in
+from fastfeed.feed.decode.box import Box
+from fastfeed.feed.decode.draws import Draw, asked, below, drawn_box, stand_in
 from fastfeed.feed.decode.steps import Step
 
 V1, V2 = "torchvision.transforms.transforms", "torchvision.transforms.v2"

@@ -6,7 +6,7 @@ from typing import Any
 from PIL.Image import Transpose
 
 from fastfeed.feed.decode.arrays import as_function
-from fastfeed.feed.decode.draws import Box
+from fastfeed.feed.decode.box import Box
 from fastfeed.feed.decode.steps import Kernel, Picture
 
 
@@ -15,7 +15,7 @@ class Views:
 
     ``fastfeed.Views(crop, crop)``, ``fastfeed.Views(*[large] * 2, *[small] * 8)``. Each draws its random numbers when its turn
     comes, in the order given. As the transform of a packed dataset (or of a field of it) the image is decoded once for all,
-    and of its rows only those that one of the crops needs, where nothing is left to do behind what is done while decoding;
+    and of it only the part around all crops, where nothing is left to do behind what is done while decoding;
     else all rows, since what stands between two crops may draw too.
 
     Args:
@@ -43,16 +43,15 @@ class Sketch:
 
     def __init__(self, height: int, width: int) -> None:
         self.height, self.width = height, width
-        self.top, self.bottom = 0, height
-        """The rows of the picture that are needed."""
+        self.part = Box(0, 0, height, width)
+        """What of the picture is needed."""
         self._moves = True
         self._done: list[Callable[[Picture], None]] = []
 
     def crop(self, box: Box) -> None:
         """Keep a part."""
         if self._moves:
-            self.top += box.top
-            self.bottom = self.top + box.height
+            self.part = Box(self.part.top + box.top, self.part.left + box.left, box.height, box.width)
         self.height, self.width = box.height, box.width
         self._done.append(lambda picture: picture.crop(box))
 

@@ -4,7 +4,7 @@ Two kernels resize. Pillow's own: what torchvision does to a Pillow image, bit f
 torch's antialiased one for bytes, in a quarter of the time; it rounds its weights otherwise, by at most 2 levels. Pillow-SIMD's
 is faster than both: where that is installed, it is used for both. Transforms that resize tensors bring torchvision's kernel.
 
-Memory of one image of n pixels while it is decoded: its file, 3 bytes for each pixel of the rows that are needed (at most 3n),
+Memory of one image of n pixels while it is decoded: its file, 3 bytes for each pixel that has to be decoded (at most 3n),
 and 4 for each pixel of the part where Pillow resizes it; results besides. Through Pillow, which decodes all: 4n, and as much
 again for converting it to RGB, and for a crop 4 for each of its pixels.
 """
@@ -21,9 +21,10 @@ from PIL import Image
 from PIL.Image import Resampling, Transpose
 
 from fastfeed.feed.decode import jpeg
-from fastfeed.feed.decode.draws import Box
-from fastfeed.feed.decode.jpeg import Decoded, Header, Odd, Rows
+from fastfeed.feed.decode.box import Box
+from fastfeed.feed.decode.header import Header, Odd, read_header
 from fastfeed.feed.fields import decode_rgb
+from fastfeed.jpegrows import Edges
 from fastfeed.trace import count
 
 Pixels = NDArray[np.uint8]
@@ -49,7 +50,7 @@ class Picture:
     Args:
         data: The file.
         header: Its header.
-        rows: Where its MCU rows begin, where that is known.
+        rows: Where its restart intervals begin, where that is known.
         close: Whether torch may resize.
 
     Attributes:
@@ -59,7 +60,7 @@ class Picture:
 
     __slots__ = ("_box", "_close", "_data", "_given", "_header", "_image", "_lines", "_pixels", "_rows", "height", "width")
 
-    def __init__(self, data: bytes | memoryview, header: Header, rows: Rows | None, *, close: bool) -> None:
+    def __init__(self, data: bytes | memoryview, header: Header, rows: Edges | None, *, close: bool) -> None:
         self._data, self._header, self._rows, self._close = data, header, rows, close
         self.height, self.width = header.height, header.width
         self._box: Box | None = Box(0, 0, header.height, header.width)
@@ -69,11 +70,11 @@ class Picture:
         self._lines: NDArray[np.uint8] = _NO_LINES
         """The pixels as they were decoded: flat, from the first one on, whole lines of the decoded image. Empty where they are
         others since."""
-        self._given: Decoded | None = None
+        self._given: jpeg.Decoded | None = None
         """The rows that it needs, where they were decoded before."""
 
     @classmethod
-    def of(cls, data: bytes | memoryview, rows: Rows | None = None, *, close: bool, pillow: str | None = None) -> Self:
+    def of(cls, data: bytes | memoryview, rows: Edges | None = None, *, close: bool, pillow: str | None = None) -> Self:
         """A picture of any file that Pillow opens.
 
         Args:
@@ -90,7 +91,7 @@ class Picture:
                 raise Odd(pillow)
             if data[:3] != b"\xff\xd8\xff":
                 raise Odd("no JPEG")
-            header = jpeg.read_header(data)
+            header = read_header(data)
         except Odd as odd:
             return cls._of_pillow(data, odd)
         if header.peculiar or header.width * header.height > (Image.MAX_IMAGE_PIXELS or _ANY):
@@ -103,7 +104,7 @@ class Picture:
         image = _by_pillow(data, odd)
         width, height = image.size
         picture = cls(
-            b"", Header(width, height, 8, 0, 0, gray=False, cuttable=False, restarts=False, peculiar=False), None, close=False
+            b"", Header(width, height, 8, 8, 0, 0, gray=False, cuttable=False, interval=0, peculiar=False), None, close=False
         )
         picture._box, picture._image = None, image
         return picture
@@ -155,8 +156,8 @@ class Picture:
         self._pixels, self._lines = pixels, _NO_LINES
 
     # ------------------------------------------------------------------------------------------------ pixels
-    def shared(self, top: int, bottom: int) -> None:
-        """Decode rows [top, bottom) now, into memory of their own, for the copies that are made of it: see again().
+    def shared(self, box: Box) -> None:
+        """Decode a part now, into memory of its own, for the copies that are made of it: see again().
 
         Raises:
             Exception: What Pillow raises.
@@ -164,7 +165,7 @@ class Picture:
         if self._image is not None:
             return
         try:
-            self._given = jpeg.decode(self._data, self._header, top, bottom, "RGB", self._rows)
+            self._given = jpeg.decode(self._data, self._header, box, "RGB", self._rows)
             jpeg.keep(self._given)
         except Odd as odd:
             self._box, self._image = None, _by_pillow(self._data, odd)
@@ -181,19 +182,19 @@ class Picture:
         """Decode what is left of it, unless that was done. The image, where Pillow has it; else it is in _pixels."""
         if self._box is None:
             return self._image
-        (top, left, height, width), self._box = self._box, None
+        box, self._box = self._box, None
         try:
-            if min(height, width) < 1:
+            if min(box.height, box.width) < 1:
                 raise Odd("a part without pixels")
-            found = self._given or jpeg.decode(self._data, self._header, top, top + height, colours, self._rows)
+            found = self._given or jpeg.decode(self._data, self._header, box, colours, self._rows)
         except Odd as odd:
             self._image, self._close = _by_pillow(self._data, odd), False
-            self.crop(Box(top, left, height, width))
+            self.crop(box)
             return self._image
-        above, line = top - found.first, found.width * found.channels
-        self._pixels = found.pixels()[above : above + height, left : left + width]
-        start = above * line + left * found.channels
-        self._lines = found.memory[start : start + height * line]  # the last one ends behind the image: the memory goes on
+        self._pixels = found.of(box)
+        line = found.part.width * found.channels
+        start = (box.top - found.part.top) * line + (box.left - found.part.left) * found.channels
+        self._lines = found.memory[start : start + box.height * line]  # the last one ends behind the image: the memory goes on
         return None
 
     def _lent(self) -> Image.Image:

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from PIL.Image import Transpose
 
-from fastfeed.feed.decode.draws import Box, Draw, chance
+from fastfeed.feed.decode.box import Box
+from fastfeed.feed.decode.draws import Draw, chance
 
 Kernel = Any
 """What resizes (picture.py)."""

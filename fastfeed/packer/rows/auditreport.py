@@ -17,8 +17,8 @@ _SHOWN = 80
 class Audited:
     """What the report says of one sample."""
 
-    path: str
-    """Below what was audited, undecodable bytes as surrogate escapes."""
+    path: str | None
+    """Below what was audited, undecodable bytes as surrogate escapes; None for what has no name, and for what is no sample."""
     size_bytes: int | None
     format: str | None
     width: int | None
@@ -39,7 +39,7 @@ class Audited:
 
 
 def read_report(path: str) -> Iterator[Audited]:
-    """The samples of a report that have a path.
+    """The lines of a report.
 
     Args:
         path: Of the JSONL file.
@@ -50,26 +50,22 @@ def read_report(path: str) -> Iterator[Audited]:
     try:
         with open(path, encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
-                found = _parsed(line, path, number)
-                if found is not None:
-                    yield found
+                yield _parsed(line, path, number)
     except (OSError, UnicodeDecodeError) as error:
         msg = f"the audit report cannot be read: {getattr(error, 'strerror', None) or error}"
         raise UsageError(msg, path=path) from error
 
 
-def _parsed(line: str, path: str, number: int) -> Audited | None:
+def _parsed(line: str, path: str, number: int) -> Audited:
     try:
         record = json.loads(line)
         codes = {str(found["code"]): str(found["severity"]) for found in record["findings"]}
         if not isinstance(record["index"], int):
             msg = "its index is no number"
             raise TypeError(msg)
-        if record.get("path") is None:
-            return None
         size_bytes, width, height = (_number(record.get(name)) for name in ("size_bytes", "width", "height"))
-        kind, mode = (None if record.get(name) is None else str(record[name]) for name in ("format", "mode"))
-        return Audited(str(record["path"]), size_bytes, kind, width, height, mode, codes)
+        name, kind, mode = (None if record.get(name) is None else str(record[name]) for name in ("path", "format", "mode"))
+        return Audited(name, size_bytes, kind, width, height, mode, codes)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         msg = f"line {number} of the audit report is no record of a sample ({type(error).__name__}: {error})"
         hint = "fastfeed audit SRC --jsonl FILE writes such a report."

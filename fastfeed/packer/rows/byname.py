@@ -29,26 +29,36 @@ def load_object(text: str) -> Any:  # noqa: ANN401 - whatever is there
     Raises:
         UsageError: There is no such module or name, or making it fails.
     """
-    home, _, name = text.rpartition(":")
-    try:
-        found: Any = _module(home)
-    except (Exception, SystemExit) as error:  # whatever the module's own code raises
-        msg = f"{home} cannot be imported ({type(error).__name__}: {error})"
-        raise UsageError(msg, got=text, hint=_HINT) from error
-    for part in name.split("."):
-        if not hasattr(found, part):
-            msg = f"{home} has nothing that is called {name}"
-            raise UsageError(msg, got=text, hint=_HINT)
-        found = getattr(found, part)
+    found = find_object(text)
     is_data = not isinstance(found, type) and (hasattr(found, "__getitem__") or hasattr(found, "__iter__"))
     if not callable(found) or is_data:
         return found
     try:
         return found()
     except (Exception, SystemExit) as error:
-        msg = f"{text} is called without arguments to give the dataset, and that fails ({type(error).__name__}: {error})"
+        msg = f"{text} is called without arguments to give the dataset, and that fails ({_named(error)})"
         hint = "Name a dataset, or a function without arguments that gives one."
         raise UsageError(msg, got=text, hint=hint) from error
+
+
+def find_object(text: str) -> Any:  # noqa: ANN401 - whatever is there
+    """The object that a name names, as it is.
+
+    Raises:
+        UsageError: There is no such module or name.
+    """
+    home, _, name = text.rpartition(":")
+    try:
+        found: Any = _module(home)
+    except (Exception, SystemExit) as error:  # whatever the module's own code raises
+        msg = f"{home} cannot be imported ({_named(error)})"
+        raise UsageError(msg, got=text, hint=_HINT) from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            msg = f"{home} has nothing that is called {name}"
+            raise UsageError(msg, got=text, hint=_HINT)
+        found = getattr(found, part)
+    return found
 
 
 def type_name(thing: object) -> str:
@@ -62,7 +72,15 @@ def told_error(error: BaseException) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})" if trace is not None else ""
-    return f"{type(error).__name__}: {error}"[:MAX_WHY] + where
+    return _named(error)[:MAX_WHY] + where
+
+
+def _named(error: BaseException) -> str:
+    """Type and text. The text is made by foreign code, which may fail as well."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as another:  # noqa: BLE001 - whatever the __str__ of a foreign exception raises
+        return f"{type(error).__name__}, whose text cannot be made ({type(another).__name__})"
 
 
 def _module(home: str) -> ModuleType:

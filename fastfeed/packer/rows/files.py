@@ -66,6 +66,10 @@ class FileRows:
         """A file's path as messages have it."""
         return self._source(file) or self.listed.listing.names[file]
 
+    def sources(self, number: int) -> list[str]:
+        """The paths of a sample's files as the index has them, without those that it takes none of."""
+        return [source for file in self.listed.draft.files_of(number) if (source := self._source(file))]
+
     def _broken(self, names: Sequence[str]) -> dict[int, LeftOut]:
         """Samples that need a file that cannot be read."""
         listing, draft = self.listed.listing, self.listed.draft

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from fastfeed import errors
 from fastfeed.packer.rows.source import Reading
 from fastfeed.source import wire
+from fastfeed.units import format_signal
 
 _PR_SET_PDEATHSIG = 1
 _HELD = (signal.SIGINT, signal.SIGTERM)
@@ -140,7 +141,7 @@ def ask(work: Callable[[], Any], reading: Reading) -> Any:  # noqa: ANN401 - wha
 
 
 def _died(code: int, reading: Reading) -> errors.WorkerDied:
-    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    how = f"was killed by {format_signal(-code)}" if code < 0 else f"ended with exit code {code}"
     told = f", while {reading.told()}" if reading.told() else ""
     msg = f"the process that looks at samples before the plan {how}{told}"
     return errors.WorkerDied(msg, hint="Mend the dataset, or give one without that sample (a Subset).")

@@ -22,7 +22,7 @@ from fastfeed.media import Codec, is_image_field, is_lossless_webp, sniff
 from fastfeed.packer.result import told_outcomes
 from fastfeed.packer.rows.fork import ask
 from fastfeed.packer.rows.source import Reading, Row, RowFacts, RowFailed, RowMember, RowSource, Scalar
-from fastfeed.packer.rows.transcode import index_rows, jpegtran
+from fastfeed.packer.rows.transcode import MOST_PARTS, index_rows, jpegtran
 
 _PROBED_ROWS = 16
 HARMLESS = frozenset({CLASS_FIELD, "txt"})
@@ -311,7 +311,7 @@ class ReencodedRows:
             told = ", ".join(f"{name} {value}" if value is not True else name for name, value in wanted.items())
             yield f"images are re-encoded ({told}): about {share:.0%} of their bytes stay"
         if self.config.jpeg_rows:
-            what = "JPEGs get a restart marker behind each row of blocks, without loss"
+            what = f"JPEGs get restart markers between their blocks, up to {MOST_PARTS} in a row, without loss"
             looked = f"of those looked at {told_outcomes(outcomes)}, in {share:.1%} of their bytes"
             yield f"{what}, by jpegtran ({jpegtran().version}): {looked}"
 

@@ -9,8 +9,9 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from fastfeed.config import ImageConfig
@@ -29,6 +30,8 @@ SMALLER, BASELINE = "smaller", "baseline"
 _OVERSIZE, _FRAMES = "oversize", "many-frames"
 _SLOW_BY_KIND = ("scan-bomb", "arithmetic-jpeg", "heavy-format", "slow-format")
 """Codes of what is slow because of how it is coded, and not because of what it shows."""
+ACTED_ON = frozenset({_OVERSIZE, *_SLOW_BY_KIND})
+"""What packing can do something about, beside leaving out errors."""
 _JPEG_MODES = frozenset({"L", "RGB", "CMYK"})
 _SHOWN = 3
 
@@ -142,10 +145,15 @@ def find_remedies(folder: Folder, report: str, images: ImageConfig) -> Remedies:
         if error is not None:
             found.excluded[place.sample] = error
         else:
-            _decide(found, _Case(folder, number, audited, place), images, paths)
+            decide(found, Case(folder.listing.paths[number], audited, place, partial(_data, folder, number)), images, paths)
     for path in [path for path in found.changes if path in found.excluded]:
         del found.changes[path]
     return found
+
+
+def concerns(audited: Audited) -> bool:
+    """Whether packing has to do with what was found: errors, warnings, and what is slow by its kind."""
+    return bool({ERROR, WARNING} & set(audited.codes.values()) or set(_SLOW_BY_KIND) & set(audited.codes))
 
 
 def _flagged(folder: Folder, report: str, found: Remedies) -> dict[int, Audited]:
@@ -155,6 +163,8 @@ def _flagged(folder: Folder, report: str, found: Remedies) -> dict[int, Audited]
     flagged: dict[int, Audited] = {}
     known = 0
     for audited in read_report(report):
+        if audited.path is None:  # about classes or tars
+            continue
         number = numbers.get(audited.path)
         if number is None:
             if not os.path.lexists(os.path.join(folder.root, audited.path)):
@@ -164,7 +174,7 @@ def _flagged(folder: Folder, report: str, found: Remedies) -> dict[int, Audited]
         size = listing.sizes[number]
         if audited.size_bytes not in {None, size} and listing.codecs[number] != UNREADABLE:
             found.differing.append(f"{audited.path} ({audited.size_bytes:,} bytes then, {size:,} now)")
-        elif {ERROR, WARNING} & set(audited.codes.values()) or set(_SLOW_BY_KIND) & set(audited.codes):
+        elif concerns(audited):
             flagged[number] = audited
     if not known:
         msg = "the audit report has no sample of this folder"
@@ -174,30 +184,34 @@ def _flagged(folder: Folder, report: str, found: Remedies) -> dict[int, Audited]
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class Case:
     """A file that was flagged, and where it stands."""
 
-    folder: Folder
-    number: int
+    path: str
     audited: Audited
     place: Place
-
-    @property
-    def path(self) -> str:
-        return self.audited.path
-
-    def data(self) -> bytes:
-        """The file, empty where it cannot be read: packing will say so."""
-        listing = self.folder.listing
-        size, stamp = listing.sizes[self.number], listing.mtimes_ns[self.number]
-        try:
-            return read_small(os.path.join(self.folder.root, self.path), self.path, size, stamp)
-        except InputFailed:
-            return b""
+    data: Callable[[], bytes]
+    """Reads it; empty where it cannot be read: packing will say so."""
 
 
-def _decide(found: Remedies, case: _Case, images: ImageConfig, paths: set[str]) -> None:
-    """Smaller, baseline, or left alone and why."""
+def _data(folder: Folder, number: int) -> bytes:
+    listing = folder.listing
+    path, size, stamp = listing.paths[number], listing.sizes[number], listing.mtimes_ns[number]
+    try:
+        return read_small(os.path.join(folder.root, path), path, size, stamp)
+    except InputFailed:
+        return b""
+
+
+def decide(found: Remedies, case: Case, images: ImageConfig, paths: set[str]) -> None:
+    """Smaller, baseline, or left alone and why.
+
+    Args:
+        found: Gets it.
+        case: A file that has no error.
+        images: What was asked for.
+        paths: Of all files, among which a new name must not be.
+    """
     codes = case.audited.codes
     slow = next((code for code in _SLOW_BY_KIND if code in codes), None)
     code = _OVERSIZE if _OVERSIZE in codes else slow
@@ -220,15 +234,15 @@ def _decide(found: Remedies, case: _Case, images: ImageConfig, paths: set[str]) 
         _change(found, case, code, BASELINE)
 
 
-def _change(found: Remedies, case: _Case, code: str, what: str) -> None:
+def _change(found: Remedies, case: Case, code: str, what: str) -> None:
     found.changes[case.path] = Change(what, code)
 
 
-def _leave(found: Remedies, case: _Case, code: str, why: str) -> None:
+def _leave(found: Remedies, case: Case, code: str, why: str) -> None:
     found.left.setdefault((code, why), LeftAlone(code, why, [])).paths.append(case.path)
 
 
-def _protection(case: _Case, images: ImageConfig) -> str:
+def _protection(case: Case, images: ImageConfig) -> str:
     """Why a file must not be written anew; empty where it may be."""
     field, mode = case.place.field, case.audited.mode
     if not is_image_field(field) or case.audited.width is None:
@@ -248,7 +262,7 @@ def _protection(case: _Case, images: ImageConfig) -> str:
     return ""
 
 
-def _not_smaller(case: _Case, images: ImageConfig) -> str:
+def _not_smaller(case: Case, images: ImageConfig) -> str:
     if images.max_side is None:
         return "--max-side N would make it smaller"
     if max(case.audited.width or 0, case.audited.height or 0) <= images.max_side:
@@ -256,7 +270,7 @@ def _not_smaller(case: _Case, images: ImageConfig) -> str:
     return ""
 
 
-def _not_baseline(case: _Case, paths: set[str]) -> str:
+def _not_baseline(case: Case, paths: set[str]) -> str:
     """Why it does not become a baseline JPEG. A JPEG does; a JPEG 2000 whose pixels are not kept exactly does as well."""
     if case.audited.mode not in _JPEG_MODES:
         return f"JPEG has no mode {case.audited.mode}"

@@ -1,17 +1,17 @@
-"""Rows of a folder some of whose images are made smaller or re-encoded, as an audit's report says. All others stay the same."""
+"""Rows some of whose images are made smaller or re-encoded, as an audit's report says. All others stay the same."""
 
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from typing import Any, cast
 
 from fastfeed.config import ImageConfig
 from fastfeed.errors import SourceUnreadable
 from fastfeed.media import HEAD_BYTES, is_image_field, probe
-from fastfeed.packer.rows.folder import FolderRows
 from fastfeed.packer.rows.images import ORIGINAL_HEIGHT, ORIGINAL_WIDTH, NotReencoded, Reencoder, encoder_versions, opened
-from fastfeed.packer.rows.remedies import SMALLER, Remedies, jpeg_name
-from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember
+from fastfeed.packer.rows.remedies import SMALLER, Change, Remedies, jpeg_name
+from fastfeed.packer.rows.source import Row, RowFacts, RowFailed, RowMember, RowSource
 
 _QUALITY = 90
 """Of what was no JPEG before. A JPEG keeps its own tables, unless a quality is asked for."""
@@ -19,13 +19,17 @@ _QUALITY = 90
 
 @dataclass(frozen=True)  # no slots: a property of it is cached
 class TreatedRows:
-    """The samples of one split, with remedies applied."""
+    """The samples of one split of a folder, or of any other source, with remedies applied."""
 
-    inner: FolderRows
+    inner: RowSource
     remedies: Remedies
     images: ImageConfig
     told: bool = True
     """Whether these rows tell what is done: of several splits the first does."""
+    by_number: Mapping[int, Change] | None = None
+    """Where samples are no files: what is done to the first image of a sample. Without it files are known by their paths."""
+    known: RowFacts | None = None
+    """The rows' facts, where they were asked for already."""
 
     def facts(self) -> RowFacts:
         """Of the rows, and what is done to some of them.
@@ -33,7 +37,7 @@ class TreatedRows:
         Raises:
             UsageError: only_field names what is no image or is not there.
         """
-        facts, told = self.inner.facts(), self.told
+        facts, told = self.known or self.inner.facts(), self.told
         if self.images.only_field:
             Reencoder(self.images).prove(facts.fields, facts.layout)
         encoders = {"encoders": encoder_versions()} if self.remedies.changes else {}
@@ -57,10 +61,12 @@ class TreatedRows:
         if isinstance(row, RowFailed):
             return row
         try:
-            members = [self._treated(member) for member in row.members]
+            members = [
+                self._treated(member, change) for member, change in zip(row.members, self._changes(number, row), strict=True)
+            ]
         except (NotReencoded, SourceUnreadable) as error:
             return RowFailed(number, row.members[0].source, "unreadable", str(error))
-        scalars = self._sizes(row) if self._makes_smaller else row.scalars
+        scalars = {**(row.scalars or {}), **self._sizes(row)} if self._makes_smaller else row.scalars
         return replace(row, members=tuple(members), scalars=scalars)
 
     def _sizes(self, row: Row) -> dict[str, int]:
@@ -71,8 +77,18 @@ class TreatedRows:
         seen = probe(image.data[:HEAD_BYTES])
         return {ORIGINAL_WIDTH: seen.width, ORIGINAL_HEIGHT: seen.height}
 
-    def _treated(self, member: RowMember) -> RowMember:
-        change = self.remedies.changes.get(member.source)
+    def _changes(self, number: int, row: Row) -> Iterator[Change | None]:
+        """What is done to each member."""
+        if self.by_number is None:
+            yield from (self.remedies.changes.get(member.source) for member in row.members)
+            return
+        change = self.by_number.get(number)
+        for member in row.members:
+            is_first = change is not None and is_image_field(member.field)
+            yield change if is_first else None
+            change = None if is_first else change
+
+    def _treated(self, member: RowMember, change: Change | None) -> RowMember:
         if change is None:
             return member
         if change.what == SMALLER:
@@ -80,9 +96,29 @@ class TreatedRows:
             return member._replace(data=Reencoder(config).image(member)[0])
         return baseline(member, self.images.quality)
 
-    def spec(self) -> None:
-        """None: as the folder's."""
-        return
+    def spec(self) -> Mapping[str, object] | None:
+        """With that of the rows in it; None where there is none, as of a folder."""
+        inner = self.inner.spec()
+        if inner is None:
+            return None
+        return {
+            "kind": "treated",
+            "inner": inner,
+            "images": asdict(self.images),
+            "changes": list((self.by_number or {}).items()),
+        }
+
+    @classmethod
+    def from_spec(cls, spec: Mapping[str, Any]) -> "TreatedRows":
+        """In a worker."""
+        from fastfeed.packer.rows.worker import rebuild  # noqa: PLC0415 - each needs the other
+
+        images = ImageConfig(**{**spec["images"], "only_field": tuple(spec["images"]["only_field"])})
+        changes = {int(number): Change(*change) for number, change in spec["changes"]}
+        remedies = Remedies(changes={str(number): change for number, change in changes.items()})
+        return cls(
+            cast("RowSource", rebuild(spec["inner"])), remedies, images, by_number=changes
+        )  # only its rows are asked for
 
 
 def baseline(member: RowMember, quality: int | None) -> RowMember:
@@ -101,4 +137,6 @@ def baseline(member: RowMember, quality: int | None) -> RowMember:
         said = {name: image.info[name] for name in ("exif", "icc_profile") if image.info.get(name)}
         out = io.BytesIO()
         image.save(out, "JPEG", quality=as_before if quality is None else quality, restart_marker_rows=1, **said)
-    return member._replace(data=out.getvalue(), source=member.source if was_jpeg else jpeg_name(member.source))
+    return member._replace(
+        data=out.getvalue(), source=jpeg_name(member.source) if member.source and not was_jpeg else member.source
+    )

@@ -25,6 +25,7 @@ _HOMES = {
     "parquet": ("fastfeed.packer.rows.tablerows", "TableRows"),
     "lines": ("fastfeed.packer.rows.lines", "LineRows"),
     "images": ("fastfeed.packer.rows.images", "ReencodedRows"),
+    "treated": ("fastfeed.packer.rows.treated", "TreatedRows"),
     "tars": ("fastfeed.packer.rows.tars", "TarRows"),
 }
 

@@ -24,6 +24,7 @@ def only(data, code):
 @pytest.mark.parametrize(("share", "least", "most"), [(0.3, 70, 130), (0.95, 290, 315)])
 def test_a_cut_file_says_how_much_is_real(share, least, most):
     text = only(cut(jpeg((160, 320)), share), imagecodes.TRUNCATED)
+    assert text.endswith("bytes not processed))")
     real = int(text.partition(" of 320 rows are real")[0].rpartition(" ")[2])
     assert least <= real <= most
 

@@ -48,6 +48,16 @@ def test_stray_bytes_are_told_and_taken_out():
     assert found.plain(strayed) == data
 
 
+def test_fill_bytes_belong_to_the_marker_behind_them():
+    data = jpeg()
+    filled = data[:2] + b"\xff" * 2_000_000 + data[2:]  # tried from each of them, it would take hours
+    assert walk(filled).stray == [] and walk(filled).scans == 1
+    strayed = data[:2] + b"junk\xff\xff" + data[2:]
+    assert walk(strayed).stray == [Span(2, 6)]
+    endless = walk(data[:2] + b"\xff" * 2_000_000)
+    assert (endless.eoi, endless.scans, endless.stray) == (-1, 0, [])
+
+
 def test_markers_that_stop_decoders():
     assert walk(jpeg()[:2] + b"\xff\xd8\xff\xe0").lost_at == 2
     assert walk(b"\xff\xd8" + segment(0x05, b"x") + EOI).lost_at == 2

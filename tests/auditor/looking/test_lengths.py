@@ -1,4 +1,5 @@
 import random
+import re
 
 from fastfeed.auditor.looking import setcodes
 from fastfeed.auditor.looking.lengths import LEAST, outliers
@@ -19,7 +20,23 @@ def test_far_longer_and_far_shorter():
     found = outliers(lengths, "token")
     assert sorted(found) == [500, 1001]
     assert found[500].code is setcodes.LENGTH_OUTLIER
-    assert found[500].text.startswith("5,000,000 tokens; the median is ")
+    assert re.fullmatch(r"5,000,000 tokens, 1\d,\d{3} times the median of all texts, which is 410", found[500].text)
+    assert re.fullmatch(r"3 tokens, 1/137 of the median of all texts, which is 410", found[1001].text)
+
+
+def test_a_kind_of_longer_texts_is_no_outlier_and_what_is_longer_still_is():
+    articles = [30 * (300 + length // 4) for length in usual(100, 7)]
+    assert outliers([*usual(2000), *articles], "character") == {}
+    assert sorted(outliers([*usual(2000), *articles, 3_000_000], "character")) == [2100]
+
+
+def test_the_end_of_a_tail_is_no_outlier():
+    assert outliers([*usual(500), *(int(4000 * 1.1**step) for step in range(20))], "character") == {}
+
+
+def test_tokens_have_a_code_of_their_own():
+    found = outliers([100] * 50 + [90_000], "token", setcodes.TOKENS_OUTLIER)
+    assert [finding.code for finding in found.values()] == [setcodes.TOKENS_OUTLIER]
 
 
 def test_equal_lengths_make_no_outlier_of_the_next():

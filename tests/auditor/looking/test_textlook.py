@@ -5,7 +5,7 @@ import pytest
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.looking import textcodes
 from fastfeed.auditor.looking.look import look
-from fastfeed.auditor.looking.textlook import LONG_BLANK, LONG_LINE, LONG_RUN, count_tokens
+from fastfeed.auditor.looking.textlook import LONG_BLANK, LONG_LINE, LONG_RUN, count_tokens, findings_of
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 PROSE = " ".join(random.Random(0).choices(WORDS, k=2000))
@@ -63,6 +63,12 @@ def test_a_text_without_end_costs_no_square_of_its_length():
     """885 kB of one letter stopped a tokenizer for hours; here it is a matter of milliseconds."""
     assert {textcodes.LONG_RUN, textcodes.REPETITIVE} <= of("e" * 884_779).keys()
     assert of(("e" * (LONG_RUN - 1) + " ") * 40).keys() == {textcodes.REPETITIVE}
+
+
+def test_half_a_character_of_a_text_that_python_holds():
+    assert [(found.code, found.text) for found in findings_of("left \ud83d alone\0")] == [
+        (textcodes.HALF, "character 5 is U+D83D")
+    ]
 
 
 def test_tokens_are_counted_by_the_users_tokenizer():

@@ -1,6 +1,8 @@
 import json
 import os
 import select
+import subprocess
+import sys
 
 from auditing import program
 
@@ -65,6 +67,18 @@ def test_of_many_that_it_is_told_each_is_answered_before_the_next_is_begun(tmp_p
         assert [child.hear()["index"] for _ in range(2)] == [3, 4]
         assert os.read(child.process.answers, 1) == b""
     assert child.code == 3
+
+
+def test_without_a_parent_it_ends_before_it_runs_foreign_code(tmp_path):
+    """Its parent died before it could ask to be killed with it: here the number is another's."""
+    done = tmp_path / "done"
+    name = program(tmp_path, f"open({str(done)!r}, 'w')")
+    order = wire.encode({"spec": {"object": name}, "memory_bytes": None}) + wire.encode({"indices": [0], "how": HOW})
+    code = "import sys; from fastfeed.auditor.running.child import main; main()"
+    for parent, ends, loaded in ((1, 1, False), (os.getpid(), 0, True)):
+        command = [sys.executable, "-c", code, str(parent)]
+        process = subprocess.run(command, input=order, capture_output=True, timeout=DEADLINE_SECONDS, check=False)
+        assert (process.returncode, done.exists()) == (ends, loaded), process.stderr
 
 
 def test_what_samples_print_and_ask_does_not_disturb(tmp_path):

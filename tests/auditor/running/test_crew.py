@@ -1,4 +1,5 @@
 import logging
+import os
 
 import pytest
 from auditing import children, crew_of, program
@@ -16,7 +17,15 @@ EACH = {  # what a sample does, the code, and words of the text
     "os._exit(9)": ("crash", "its process ended with exit code 9, twice"),
     "os.kill(os.getpid(), signal.SIGKILL)": ("crash", "the kernel kills so when memory runs out"),
     "os.abort()": ("crash", "SIGABRT"),
+    "os.kill(os.getpid(), 40)": ("crash", "its process was killed by signal 40, twice"),
     "time.sleep(1000)": ("hang", "it stood in __getitem__"),
+    "os.kill(os.getpid(), signal.SIGSTOP)": ("hang", " s; it did not answer the signal that asks for its stack"),
+    "os.closerange(3, 256)": (
+        "crash",
+        "its process ended with exit code 1, twice; it said OSError: [Errno 9] Bad file descriptor",
+    ),
+    "os.closerange(3, 256) or time.sleep(1000)": ("crash", "its process closed the pipe by which it answers, twice"),
+    "os.fork() and os._exit(7) or time.sleep(1000)": ("crash", "its process ended with exit code 7, twice"),
     "bytearray(1 << 40)": ("memory", "MemoryError"),
     "raise IndexError('mine')": ("stops-early", "IndexError: mine"),
 }
@@ -31,7 +40,7 @@ def run(crew, indices):
 @pytest.mark.parametrize(("does", "code", "words"), [(does, *told) for does, told in EACH.items()], ids=list(EACH))
 def test_exactly_one_sample_is_named_and_the_others_are_loaded(tmp_path, does, code, words):
     name = program(tmp_path, f"if index == 17:\n    {does}")
-    found = run(crew_of(name, count=2, kill_seconds=1.0, memory_bytes=1 << 30), range(40))
+    found = run(crew_of(name, count=2, kill_seconds=3.0, memory_bytes=1 << 30), range(40))
     assert sorted(found) == list(range(40))
     flagged = {index: record.findings for index, record in found.items() if record.findings}
     assert list(flagged) == [17]
@@ -42,10 +51,10 @@ def test_exactly_one_sample_is_named_and_the_others_are_loaded(tmp_path, does, c
 
 @pytest.mark.long
 def test_all_of_them_in_one_run(tmp_path):
-    body = "\n".join(f"if index == {5 * at}:\n    {does}" for at, does in enumerate(EACH))
-    found = run(crew_of(program(tmp_path, body), count=2, kill_seconds=1.0, memory_bytes=1 << 30), range(40))
+    body = "\n".join(f"if index == {2 * at}:\n    {does}" for at, does in enumerate(EACH))
+    found = run(crew_of(program(tmp_path, body), count=2, kill_seconds=3.0, memory_bytes=1 << 30), range(40))
     codes = {index: [one.code.name for one in record.findings] for index, record in found.items() if record.findings}
-    assert codes == {5 * at: [code] for at, (code, _) in enumerate(EACH.values())}
+    assert codes == {2 * at: [code] for at, (code, _) in enumerate(EACH.values())}
     assert sorted(found) == list(range(40))
 
 
@@ -96,6 +105,26 @@ def test_when_nothing_can_be_loaded_any_more_it_is_the_machine(tmp_path):
 def test_a_child_that_cannot_start(tmp_path):
     (tmp_path / "dies.py").write_text("import os\nprint('why', flush=True)\nos._exit(5)\n")
     with crew_of(f"{tmp_path}/dies.py:make") as crew, pytest.raises(WorkerDied, match=r"before it could load any sample.*why"):
+        crew.prepare()
+
+
+def test_a_child_that_is_killed_while_it_starts_is_replaced(tmp_path):
+    marker = str(tmp_path / "marker")
+    name = program(tmp_path, "return index")
+    path = tmp_path / "bad.py"
+    once = f"if not os.path.exists({marker!r}):\n    open({marker!r}, 'w').close()\n    os.kill(0, signal.SIGKILL)\n"
+    path.write_text(f"import os, signal\n{once}{path.read_text()}")
+    with crew_of(name) as crew:
+        assert crew.prepare() == 40
+        os.unlink(marker)
+        crew._dismiss(crew._children[0])
+        assert sorted(record.index for record in crew.run(Task(index) for index in range(10))) == list(range(10))
+    assert not children()
+
+
+def test_children_that_are_killed_each_time_are_no_chance(tmp_path):
+    (tmp_path / "dies.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    with crew_of(f"{tmp_path}/dies.py:make") as crew, pytest.raises(WorkerDied, match="SIGKILL before it could load any"):
         crew.prepare()
 
 

@@ -106,6 +106,27 @@ def test_what_was_interrupted_is_continued_but_for_a_torn_line(report):
     assert [line["index"] for line in lines_of(report)] == [0, 1, 2]
 
 
+def test_what_a_power_cut_has_left_as_zeros_is_cut_off(report):
+    with Journal(str(report), IDENTITY) as journal:
+        for index in range(2):
+            journal.add(record(index))
+    with open(f"{report}{SUFFIX}", "ab") as part:
+        part.write(bytes(4096) + b"\n" + b'{"ind\n')
+    with Journal(str(report), IDENTITY) as journal:
+        assert list(journal) == [record(0), record(1)]
+        journal.add(record(2))
+        assert list(journal) == [record(0), record(1), record(2)]
+
+
+def test_records_of_samples_that_there_are_no_more_are_forgotten(report):
+    with Journal(str(report), IDENTITY) as journal:
+        for index in range(5):
+            journal.add(record(index))
+    with Journal(str(report), IDENTITY) as journal:
+        journal.keep_below(3)
+        assert journal.kept == 3 and list(journal) == [record(0), record(1), record(2)]
+
+
 @pytest.mark.parametrize(
     ("change", "why"), [({"digest": "other"}, "what is audited has changed since"), ({"fast": True}, "it had another fast")]
 )

@@ -6,7 +6,7 @@ import time
 import pytest
 from auditing import children, program
 
-from fastfeed.auditor.running.process import Forked, Fresh, stack_of, starter, told_stack
+from fastfeed.auditor.running.process import Forked, Fresh, has_ended, stack_of, starter, told_stack
 from fastfeed.source import wire
 
 
@@ -49,7 +49,7 @@ def test_the_stack_of_a_fresh_one_that_hangs(tmp_path):
     process = starter(spec, None)()
     assert isinstance(process, Fresh)
     try:
-        assert standing(process, begun(process, spec)) == f"__getitem__ ({tmp_path}/bad.py:12)"
+        assert standing(process, begun(process, spec)) == f"it stood in __getitem__ ({tmp_path}/bad.py:12)"
     finally:
         assert process.end() == -signal.SIGKILL
     assert process.pid not in children()
@@ -61,7 +61,7 @@ def test_a_fork_has_the_dataset_as_it_is():
     assert isinstance(process, Forked)
     try:
         told = standing(process, begun(process, {"live": True}))
-        assert told.startswith("deeply (") and ", called from __getitem__ (" in told and "fork.py" not in told
+        assert told.startswith("it stood in deeply (") and ", called from __getitem__ (" in told and "fork.py" not in told
     finally:
         assert process.end() == -signal.SIGKILL
     assert process.pid not in children()
@@ -85,5 +85,16 @@ def test_a_stack_is_told_from_the_inside_to_our_own_code():
 
 def test_a_process_that_has_gone_has_no_stack():
     process = Fresh()
+    assert not has_ended(process.pid)
     process.end()
-    assert "cannot be seen" in stack_of(process.pid, 5)
+    assert has_ended(process.pid)
+    assert "could not be seen" in stack_of(process.pid, 5)
+
+
+def test_a_process_that_nobody_has_waited_for_has_ended_too():
+    process = Fresh()
+    try:
+        os.kill(process.pid, signal.SIGKILL)
+        assert has_ended(process.pid, within_seconds=20)
+    finally:
+        assert process.end() == -signal.SIGKILL

@@ -66,7 +66,8 @@ def test_nothing_is_known_of_a_plain_one():
 @pytest.mark.parametrize(
     ("error", "code"),
     [(ValueError("mine"), "fails"), (IndexError("mine"), "stops-early"), (StopIteration("mine"), "stops-early"),
-     (SystemExit(3), "fails"), (MemoryError("mine"), "memory"), (OSError("mine"), "fails")],
+     (SystemExit(3), "fails"), (KeyboardInterrupt("mine"), "fails"), (GeneratorExit("mine"), "fails"),
+     (MemoryError("mine"), "memory"), (OSError("mine"), "fails")],
 )  # fmt: skip
 def test_what_it_raises_is_a_finding_with_its_place(error, code):
     record = Indexed(Plain(error=error)).load(0, HOW)

@@ -1,3 +1,4 @@
+from itertools import islice
 from math import comb
 
 import pytest
@@ -20,7 +21,15 @@ def test_a_part_is_drawn_without_repeats_and_the_same_each_time():
 def test_shuffled_has_all():
     order = list(positions(100, sample=None, shuffled=True, seed=0))
     assert sorted(order) == list(range(100)) != order
+    assert order == list(positions(100, sample=None, shuffled=True, seed=0))
     assert list(positions(100, sample=10, shuffled=True, seed=0)) != sorted(positions(100, sample=10, shuffled=True, seed=0))
+
+
+def test_the_order_of_very_many_is_not_kept():
+    order = iter(positions(10**11, sample=None, shuffled=True, seed=0))
+    first = list(islice(order, 20_000))
+    assert len(set(first)) == 20_000 and max(first) < 10**11
+    assert 0.4e11 < sum(first) / 20_000 < 0.6e11
 
 
 def test_none_bad_of_3000():

@@ -1,11 +1,18 @@
 import os
 
+import pyarrow as pa
 import pytest
 from helpers import make_photos, pack_photos
+from pyarrow import parquet
 
 import fastfeed
+from fastfeed.auditor.running import targets
+from fastfeed.auditor.running.child import open_subject
+from fastfeed.auditor.running.subject import HOW
 from fastfeed.auditor.running.targets import find_target
+from fastfeed.config import row_config
 from fastfeed.errors import NotADataset, UsageError
+from fastfeed.source.scan import LeftOut, scan
 
 
 def test_a_folder(tmp_path):
@@ -30,6 +37,16 @@ def test_what_is_no_sample_is_spoken_of_all_the_same(tmp_path):
     }  # fmt: skip
     assert "not looked at: 1 hidden" in target.why
     assert find_target(folder, hidden=True).what == "a folder of 7 files"
+
+
+def test_a_folder_that_cannot_be_listed_is_spoken_of(tmp_path):
+    listing = scan(make_photos(tmp_path / "photos"))
+    listing.unreadable = [  # as another than root meets them
+        LeftOut("dog", "unreadable", "Permission denied"), LeftOut("cat/000.jpg", "unreadable", "Permission denied"),
+    ]  # fmt: skip
+    (record,) = targets._files(str(tmp_path / "photos"), listing).before
+    assert (record.path, record.findings[0].code.name) == ("dog", "unreadable")
+    assert record.findings[0].text == "this folder cannot be listed: Permission denied"
 
 
 def test_classes_that_cannot_be_told(tmp_path):
@@ -79,6 +96,36 @@ def test_tars_in_folders_are_files(tmp_path):
     assert any(f"audit '{tmp_path}/all/**/*.tar' to look into them" in why for why in find_target(tmp_path / "all").why)
 
 
+def test_folders_that_only_imagefolder_takes_are_told(tmp_path):
+    folder = make_photos(tmp_path / "photos")
+    for name in (".ipynb_checkpoints", "cat/.ipynb_checkpoints", "__MACOSX"):
+        (folder / name).mkdir()
+        (folder / name / "a.jpg").write_bytes(b"")
+    (folder / "cat" / "up").symlink_to("..")
+    (folder / "cat" / ".DS_Store").write_bytes(b"x")
+    target = find_target(folder)
+    assert {record.path: record.findings[0].code.name for record in target.before} == {
+        ".ipynb_checkpoints": "class-junk", "__MACOSX": "class-junk", "cat/up": "folder-loop",
+    }  # fmt: skip
+    assert "not looked at: 2 system" in target.why
+    make_photos(tmp_path / "sets" / "train")
+    make_photos(tmp_path / "sets" / "val")
+    (tmp_path / "sets" / "train" / "__MACOSX").mkdir()
+    (tmp_path / "sets" / "__MACOSX").mkdir()
+    assert [record.path for record in find_target(tmp_path / "sets").before] == ["train/__MACOSX"]
+
+
+def test_what_is_called_a_tar_and_is_no_file_is_spoken_of(tmp_path):
+    packed = pack_photos(tmp_path)
+    (tmp_path / "tars").mkdir()
+    os.rename(packed / "photos-000000.tar", tmp_path / "tars" / "a.tar")
+    os.mkfifo(tmp_path / "tars" / "b.tar")
+    (tmp_path / "tars" / "c.tar").symlink_to("nowhere")
+    (tmp_path / "tars" / "d.tar").mkdir()
+    found = {record.path: record.findings[0].code.name for record in find_target(tmp_path / "tars").before}
+    assert found == {"b.tar": "special-file", "c.tar": "unreadable"}
+
+
 def test_a_list(tmp_path):
     make_photos(tmp_path / "photos")
     (tmp_path / "list.csv").write_text("image,label\nphotos/cat/000.jpg,1\nphotos/cat/001.jpg,1\nphotos/dog/none.jpg,2\n")
@@ -87,6 +134,37 @@ def test_a_list(tmp_path):
     (tmp_path / "lists").mkdir()
     os.rename(tmp_path / "list.csv", tmp_path / "lists" / "list.csv")
     assert find_target(tmp_path / "lists" / "list.csv", root=tmp_path).what == target.what
+
+
+def test_a_list_whose_columns_are_told(tmp_path):
+    make_photos(tmp_path / "photos")
+    (tmp_path / "list.tsv").write_text("id\tkind\ncat/000\ttabby\ndog/001\tpug\n")
+    rows = row_config({"field": {"image": "photos/{id}.jpg"}, "label": "kind", "key": "id"})
+    target = find_target(tmp_path / "list.tsv", rows=rows)
+    records = [open_subject(target.spec).load(index, HOW) for index in range(2)]
+    assert [(record.path, record.label, record.format) for record in records if record is not None] == [
+        ("photos/cat/000.jpg", "tabby", "JPEG"), ("photos/dog/001.jpg", "pug", "JPEG"),
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="for lists and tables"):
+        find_target(tmp_path / "photos", rows=rows)
+    with pytest.raises(UsageError, match="for lists and tables"):
+        find_target(iter("abc"), rows=rows)
+
+
+def test_tables_and_json_lines_that_are_the_samples(tmp_path):
+    photos = make_photos(tmp_path / "photos")
+    pictures = [(photos / "cat" / f"00{number}.jpg").read_bytes() for number in range(3)]
+    parquet.write_table(pa.table({"jpg": pictures, "label": ["a", "b", "a"]}), tmp_path / "a.parquet")
+    parquet.write_table(pa.table({"number": [1, 2, 3]}), tmp_path / "numbers.parquet")
+    (tmp_path / "b.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    tables = find_target(tmp_path / "a*.parquet", rows=row_config({"label": "label"}))
+    assert (tables.kind, tables.what) == ("table", "3 rows of a*.parquet")
+    assert tables.spec["classes"] == ("a", "b") and tables.digest == find_target(tmp_path / "a.parquet").digest
+    assert find_target(tmp_path / "numbers.parquet").what == "3 rows of numbers.parquet"
+    lines = find_target(tmp_path / "b.jsonl")
+    assert (lines.kind, lines.what) == ("table", "2 rows of b.jsonl")
+    parquet.write_table(pa.table({"path": [f"photos/cat/00{number}.jpg" for number in range(3)]}), tmp_path / "c.parquet")
+    assert find_target(tmp_path / "c.parquet").kind == "list"
 
 
 def test_python():

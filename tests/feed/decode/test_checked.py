@@ -4,6 +4,7 @@ import pytest
 
 from fastfeed.feed.decode import checked, jpeg
 from fastfeed.feed.decode.checked import why_pillow
+from fastfeed.feed.decode.header import Odd
 
 
 @pytest.fixture
@@ -28,7 +29,8 @@ def test_other_pixels_are_seen(asked_anew, monkeypatch):
 
     def other(*arguments):
         found = decode(*arguments)
-        found.pixels()[found.height // 2, 0, 0] ^= 1
+        pixels = found.pixels()
+        pixels[len(pixels) // 2, 0, 0] ^= 1
         return found
 
     monkeypatch.setattr(jpeg, "decode", other)
@@ -37,7 +39,7 @@ def test_other_pixels_are_seen(asked_anew, monkeypatch):
 
 def test_a_refusal_is_seen(asked_anew, monkeypatch):
     def refused(*_):
-        raise jpeg.Odd("the decoder warns")
+        raise Odd("the decoder warns")
 
     monkeypatch.setattr(jpeg, "decode", refused)
     assert why_pillow() == "simplejpeg does not read what Pillow writes (subsampling=0: the decoder warns)"

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import equal, seed_all, states
 
-from fastfeed.feed.decode.draws import Box, RandomBox, States, asked, below, chance, drawn_box, stand_in
+from fastfeed.feed.decode.box import Box
+from fastfeed.feed.decode.draws import RandomBox, States, asked, below, chance, drawn_box, stand_in
 
 GET = v1.RandomResizedCrop.get_params
 SIZES = st.integers(1, 5000)

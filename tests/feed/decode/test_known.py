@@ -10,7 +10,8 @@ from PIL.Image import Resampling
 from torch import nn
 from torchvision.transforms import v2
 
-from fastfeed.feed.decode.draws import Box, RandomBox
+from fastfeed.feed.decode.box import Box
+from fastfeed.feed.decode.draws import RandomBox
 from fastfeed.feed.decode.known import as_it_is, is_untouched, may_draw, name_of, passed_on, path_of, step_of
 from fastfeed.feed.decode.steps import Crop, Flip, Nothing, Resize, ResizedCrop
 

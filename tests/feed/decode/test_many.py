@@ -11,7 +11,7 @@ from PIL.Image import Transpose
 
 import fastfeed
 from fastfeed.feed.decode import jpeg as decoder
-from fastfeed.feed.decode.draws import Box
+from fastfeed.feed.decode.box import Box
 from fastfeed.feed.decode.images import Images
 from fastfeed.feed.decode.many import Sketch
 from fastfeed.feed.decode.picture import HAS_SIMD
@@ -45,30 +45,30 @@ def decodes(monkeypatch):
     seen = []
     decode = decoder.decode
 
-    def noted(data, header, top, bottom, *others):
-        seen.append((top, bottom))
-        return decode(data, header, top, bottom, *others)
+    def noted(data, header, box, *others):
+        seen.append(box)
+        return decode(data, header, box, *others)
 
     monkeypatch.setattr(decoder, "decode", noted)
     return seen
 
 
-def test_one_decode_of_the_rows_that_a_crop_needs(decodes):
+def test_one_decode_of_the_part_that_a_crop_needs(decodes):
     images = Images(fastfeed.Views(*[CROP] * 4), "exact")
     fused(images, jpeg((80, 300)))
     decodes.clear()
     for seed in range(20):
         fused(images, jpeg((80, 300)), seed)
     assert len(decodes) == 20
-    assert sum(bottom - top for top, bottom in decodes) < 20 * 250
+    assert sum(box.height for box in decodes) < 20 * 250 and sum(box.width for box in decodes) < 20 * 80
 
 
-def test_one_decode_of_all_rows_where_something_is_between(decodes):
+def test_one_decode_of_everything_where_something_is_between(decodes):
     images = Images(fastfeed.Views(COLOURS, COLOURS), "exact")
     fused(images, jpeg((80, 300)))
     decodes.clear()
     fused(images, jpeg((80, 300)))
-    assert decodes == [(0, 300)]
+    assert decodes == [Box(0, 0, 300, 80)]
 
 
 def test_pillow_decodes_once_too():
@@ -99,7 +99,7 @@ def test_views_of_views_are_called_as_they_are():
     assert equal(numbers(found), numbers(unfused(views, jpeg())[0])) and len(found[1]) == 2
 
 
-def test_a_sketch_knows_the_rows_and_does_the_same_later():
+def test_a_sketch_knows_the_part_and_does_the_same_later():
     done = []
 
     class Noted:
@@ -108,12 +108,12 @@ def test_a_sketch_knows_the_rows_and_does_the_same_later():
 
     sketch = Sketch(100, 80)
     sketch.crop(Box(10, 0, 50, 80))
-    sketch.crop(Box(5, 0, 20, 40))
-    assert (sketch.top, sketch.bottom, sketch.height, sketch.width) == (15, 35, 20, 40)
+    sketch.crop(Box(5, 30, 20, 40))
+    assert (sketch.part, sketch.height, sketch.width) == (Box(15, 30, 20, 40), 20, 40)
     sketch.flip(Transpose.ROTATE_90)
     sketch.crop(Box(2, 0, 3, 3))
     sketch.resize(7, 8, None)
-    assert (sketch.top, sketch.bottom, sketch.height, sketch.width) == (15, 35, 7, 8)
+    assert (sketch.part, sketch.height, sketch.width) == (Box(15, 30, 20, 40), 7, 8)
     assert done == []
     sketch.draw_on(Noted())
-    assert done == [(Box(10, 0, 50, 80),), (Box(5, 0, 20, 40),), (Transpose.ROTATE_90,), (Box(2, 0, 3, 3),), (7, 8, None)]
+    assert done == [(Box(10, 0, 50, 80),), (Box(5, 30, 20, 40),), (Transpose.ROTATE_90,), (Box(2, 0, 3, 3),), (7, 8, None)]

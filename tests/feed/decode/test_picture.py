@@ -15,7 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from PIL.Image import Resampling, Transpose
 
 from fastfeed.feed.decode import picture as module
-from fastfeed.feed.decode.draws import Box
+from fastfeed.feed.decode.box import Box
 from fastfeed.feed.decode.picture import Picture
 from fastfeed.feed.fields import decode_rgb
 from fastfeed.jpegrows import scan_rows
@@ -167,14 +167,14 @@ def test_what_pillow_tells_of_a_file():
 def test_copies_of_a_shared_picture(kind):
     data, whole = FILES[kind], np.asarray(decode_rgb(FILES[kind]))
     picture = Picture.of(data, scan_rows(data), close=True)
-    picture.shared(30, 60)
+    picture.shared(Box(30, 7, 30, 63))
     Picture.of(FILES["rows"], close=False).image()  # another one, in the memory of this thread
     parts = [picture.again() for _ in range(2)]
     parts[0].crop(Box(30, 7, 30, 20))
     parts[0].flip(Transpose.FLIP_TOP_BOTTOM)
-    parts[1].crop(Box(40, 0, 10, 70))
+    parts[1].crop(Box(40, 9, 10, 61))
     assert np.array_equal(parts[0].array(), whole[30:60, 7:27][::-1])
-    assert np.array_equal(np.asarray(parts[1].image()), whole[40:50])
+    assert np.array_equal(np.asarray(parts[1].image()), whole[40:50, 9:70])
 
 
 LARGE = """

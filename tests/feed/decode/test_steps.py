@@ -4,7 +4,7 @@ import pytest
 import torch
 from PIL.Image import Resampling, Transpose
 
-from fastfeed.feed.decode.draws import Box
+from fastfeed.feed.decode.box import Box
 from fastfeed.feed.decode.steps import Crop, Flip, Nothing, Part, Resize, Resized, ResizedCrop
 
 FLIP = Transpose.FLIP_LEFT_RIGHT

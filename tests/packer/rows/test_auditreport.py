@@ -17,11 +17,12 @@ def test_what_packing_needs_of_a_line(tmp_path):
     ]
     image = line(path="cat/1.jpg", size_bytes=7, format="JPEG progressive", width=3, height=2, mode="RGB", findings=findings)
     (tmp_path / "r.jsonl").write_text(image + line(path="x\udcff.bin", size_bytes=0) + line(key="no-path"))
-    first, second = read_report(str(tmp_path / "r.jsonl"))
+    first, second, third = read_report(str(tmp_path / "r.jsonl"))
     assert first == Audited("cat/1.jpg", 7, "JPEG progressive", 3, 2, "RGB", {"progressive": "info", "truncated": "error"})
     assert (first.code_of(ERROR), first.code_of(WARNING)) == ("truncated", None)
     assert first.is_jpeg and not second.is_jpeg
     assert second == Audited("x\udcff.bin", 0, None, None, None, None, {})
+    assert third.path is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from fastfeed.errors import UsageError
-from fastfeed.packer.rows.byname import MAX_WHY, is_named, load_object, told_error
+from fastfeed.packer.rows.byname import MAX_WHY, find_object, is_named, load_object, told_error
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,14 @@ def test_code_that_ends_the_program_is_named(tmp_path):
         load_object(f"{tmp_path}/called.py:make")
 
 
+def test_an_error_whose_text_cannot_be_made_is_told_all_the_same():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert told_error(Mute()) == "Mute, whose text cannot be made (RuntimeError)"
+
+
 def test_an_error_is_told_with_its_place():
     with pytest.raises(UsageError, match="has nothing") as caught:
         load_object("json:none")
@@ -113,3 +121,10 @@ def test_an_error_is_told_with_its_place():
     assert told.startswith("UsageError: json has nothing that is called none") and told.endswith(")")
     assert re.search(r" \(byname\.py:\d+\)$", told)
     assert told_error(ValueError("x" * 1000)) == "ValueError: " + "x" * (MAX_WHY - len("ValueError: "))
+
+
+def test_an_object_may_be_wanted_as_it_is(folder):
+    stream = find_object("my_data:stream")
+    assert callable(stream) and list(stream()) == [{"txt": "a"}]
+    with pytest.raises(UsageError, match="nothing that is called none"):
+        find_object("my_data:none")

@@ -115,7 +115,7 @@ def test_options_that_do_not_fit(tmp_path):
     source, report = audited(tmp_path)
     with pytest.raises(UsageError, match="resize_short and apply_exif are for all images"):
         fastfeed.pack(source, tmp_path / "p", from_audit=report, resize_short=8)
-    with pytest.raises(UsageError, match=r"from_audit is for a folder of files, and this is none .*--exclude"):
+    with pytest.raises(UsageError, match=r"from_audit is for what is stored .*, and here code makes the samples .*--exclude"):
         fastfeed.pack([{"jpg": JPEG}], tmp_path / "p", from_audit=report)
     assert not (tmp_path / "p").exists()
 

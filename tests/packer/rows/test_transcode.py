@@ -16,11 +16,11 @@ from simplejpeg import encode_jpeg
 
 from fastfeed.config import ImageConfig
 from fastfeed.errors import SourceUnreadable, UsageError
-from fastfeed.jpegrows import read_frame, scan_rows, segments
+from fastfeed.jpegrows import Frame, read_frame, scan_rows, segments, to_column
 from fastfeed.packer.pixels import decode, digest
 from fastfeed.packer.result import ALREADY, INDEXED
 from fastfeed.packer.rows import transcode
-from fastfeed.packer.rows.transcode import index_rows, jpegtran_of
+from fastfeed.packer.rows.transcode import index_rows, interval_of, jpegtran_of
 
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
@@ -38,7 +38,7 @@ def proven(data: bytes) -> str:
         return found.outcome
     assert (changed is data) == (found.outcome == ALREADY)
     starts = scan_rows(changed)
-    assert starts is not None and found.starts == starts.tobytes()
+    assert starts is not None and found.starts == to_column(starts)
     assert words_of(changed) == words_of(data)
     before, after = Image.open(io.BytesIO(data)), Image.open(io.BytesIO(changed))
     assert (before.mode, before.size, before.info.get("dpi")) == (after.mode, after.size, after.info.get("dpi"))
@@ -65,7 +65,8 @@ def test_no_pixel_and_no_word_changes(size, mode, sampling, options):
     frame = read_frame(data)
     assert frame is not None
     outcome = proven(data)
-    assert outcome == (transcode.ONE_ROW if frame.rows == 1 else INDEXED if scan_rows(data) is None else ALREADY)
+    already = scan_rows(data) is not None and frame.interval <= interval_of(frame, len(data) - frame.scan)
+    assert outcome == (transcode.ONE_ROW if frame.rows == 1 else ALREADY if already else INDEXED)
 
 
 @needs_jpegtran
@@ -149,6 +150,44 @@ def test_real_photos(folder):
     assert outcomes.count(INDEXED) > len(outcomes) // 3
 
 
+def frame_of(across: int, rows: int = 10) -> Frame:
+    """Of an image with so many MCUs in a row."""
+    frame = read_frame(encoded(photo(3, (40, 40)), subsampling="4:2:0"))
+    assert frame is not None
+    return frame._replace(width=16 * across, height=16 * rows)
+
+
+@pytest.mark.parametrize(("across", "row_bytes", "parts"), [
+    (32, 1 << 20, 32), (24, 1 << 20, 24), (21, 1 << 20, 21), (64, 1 << 20, 32), (250, 1 << 20, 25), (1, 1 << 20, 1),
+    (31, 1 << 20, 31), (38, 1 << 20, 19), (47, 1 << 20, 47), (94, 1 << 20, 47), (67, 1 << 20, 1), (134, 1 << 20, 2),  # primes
+    (32, 32 * 128, 32), (32, 32 * 128 - 1, 16), (32, 300, 2), (32, 128, 1), (32, 10, 1), (32, 0, 1),
+])  # fmt: skip
+def test_a_row_is_divided_evenly_into_parts_that_are_not_too_small(across, row_bytes, parts):
+    assert interval_of(frame_of(across), 10 * row_bytes) == across // parts
+
+
+@needs_jpegtran
+def test_rows_of_a_large_photo_are_divided():
+    data = encoded(photo(3, (512, 300)), quality=95, subsampling="4:2:0")
+    assert proven(data) == INDEXED
+    frame = read_frame(index_rows(data)[0])
+    assert frame is not None and frame.parts == 32
+
+
+@needs_jpegtran
+def test_rows_that_are_marked_but_not_divided_are_divided():
+    data = encoded(photo(3, (512, 300)), quality=95, subsampling="4:2:0", restart_marker_rows=1)
+    assert proven(data) == INDEXED
+    assert proven(data + b"and a film") == ALREADY, "what is behind the image would be lost"
+    assert proven(index_rows(data)[0]) == ALREADY
+
+
+def test_a_part_of_a_row_that_is_too_long_for_the_index():
+    noise = np.random.default_rng(1).integers(0, 255, (17, 60_000), dtype=np.uint8)
+    data = encoded(Image.fromarray(noise), quality=100, restart_marker_rows=1)
+    assert proven(data + b"and a film") == transcode.LONG
+
+
 # ---------------------------------------------------------------------------------------------------- the program
 def program(folder: Path, script: str) -> None:
     """A program called jpegtran."""
@@ -191,7 +230,9 @@ def test_another_program_of_that_name_is_refused(only):
 
 def test_its_version_decides_bytes(only):
     program(only, SAYS_ITS_VERSION)
-    assert jpegtran_of(ImageConfig(jpeg_rows=True)) == {"jpegtran": "libjpeg-turbo version 9.9.9"}
+    assert jpegtran_of(ImageConfig(jpeg_rows=True)) == {
+        "jpegtran": "libjpeg-turbo version 9.9.9", "jpeg_rows_division": 2,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

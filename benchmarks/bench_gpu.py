@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""A GPU that trains on photos: what it asks for with a fixed batch, and what it gets from each way to feed it.
+
+    python benchmarks/bench_gpu.py
+    python benchmarks/bench_gpu.py --photos DIR --photo-files 10000 --steps 300 --rounds 3 --workers 14 15
+
+ResNet-50 in bfloat16 with channels last, batches of 256, random crops of JPEG photos at distinct paths. Batches are uint8 and
+pinned; copying and normalising is done as a plain training script does it. Every run is a fresh process, and contenders take
+turns. README.md says what each figure means.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.bench_loader import photos_of
+from benchmarks.measure import (
+    Record,
+    arguments,
+    in_fresh_process,
+    machine_facts,
+    print_facts,
+    print_table,
+    shown,
+    spread,
+    usage_of,
+    write_json,
+)
+
+SIZE = 224
+MEAN, DEVIATION = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
+_WARM_STEPS = 40
+DEMAND = "a fixed batch on the GPU"
+NEEDS_ROWS = "rows"
+
+
+class Way(NamedTuple):
+    """A way to feed it."""
+
+    name: str
+    make: Callable[[Record], Any]
+    """From an order to a loader."""
+    packing: str
+    """"files", "shards" or "rows"."""
+
+
+def _transform() -> Any:  # noqa: ANN401 - a Compose
+    from torchvision import transforms as tv
+
+    return tv.Compose([tv.RandomResizedCrop(SIZE), tv.RandomHorizontalFlip(), tv.PILToTensor()])
+
+
+def by_torch(order: Record) -> Any:  # noqa: ANN401 - a loader
+    """ImageFolder and torch's DataLoader."""
+    from torch.utils.data import DataLoader
+    from torchvision.datasets import ImageFolder
+
+    return DataLoader(
+        ImageFolder(order["folder"], _transform()), order["batch_size"], shuffle=True, num_workers=order["workers"],
+        pin_memory=True, drop_last=True, persistent_workers=True,
+    )  # fmt: skip
+
+
+def by_fastfeed(order: Record) -> Any:  # noqa: ANN401 - a loader
+    """fastfeed.open and fastfeed.DataLoader."""
+    import fastfeed
+
+    return fastfeed.DataLoader(
+        fastfeed.open(order["folder"], transform=_transform()), order["batch_size"], shuffle=True,
+        num_workers=order["workers"], pin_memory=True, drop_last=True, persistent_workers=True,
+    )  # fmt: skip
+
+
+WAYS = (
+    Way("torch + Pillow", by_torch, "files"),
+    Way("fastfeed, files", by_fastfeed, "files"),
+    Way("fastfeed, shards", by_fastfeed, "shards"),
+    Way("fastfeed, shards, jpeg_rows", by_fastfeed, NEEDS_ROWS),
+)
+
+
+# ------------------------------------------------------------------------------------------------ one run, in its own process
+def endless(loader: Any) -> Iterator[Any]:  # noqa: ANN401 - any loader
+    """Its batches, epoch after epoch."""
+    while True:
+        yield from loader
+
+
+def stepper() -> Callable[[Any, Any], None]:
+    """One step of training on images (uint8, on the GPU) and classes."""
+    import torch
+    from torchvision.models import resnet50
+
+    torch.backends.cudnn.benchmark = True
+    model = resnet50().cuda().to(memory_format=torch.channels_last)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    shape = (1, 3, 1, 1)
+    mean, deviation = (torch.tensor(values, device="cuda").view(shape) for values in (MEAN, DEVIATION))
+
+    def step(images: Any, classes: Any) -> None:  # noqa: ANN401 - tensors
+        images = images.to(memory_format=torch.channels_last).float().sub_(mean).div_(deviation)
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(model(images), classes)
+        torch.autograd.backward(loss)
+        optimiser.step()
+        optimiser.zero_grad()
+
+    return step
+
+
+def fixed(order: Record) -> Iterator[Any]:
+    """The same batch again and again."""
+    import torch
+
+    shape = (order["batch_size"], 3, SIZE, SIZE)
+    images = torch.randint(0, 256, shape, dtype=torch.uint8, device="cuda")
+    classes = torch.zeros(shape[0], dtype=torch.long, device="cuda")
+    while True:
+        yield images, classes
+
+
+def child(order: Record) -> Record:
+    """One way: images a second, waits of each step, what the processor and the GPU were used for."""
+    import torch
+
+    way = next((way for way in WAYS if way.name == order["way"]), None)
+    batches = fixed(order) if way is None else endless(way.make(order))
+    step = stepper() if order["trains"] else None
+    waits: list[float] = []
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            began = time.perf_counter()
+            images, classes = next(batches)
+            waits.append(time.perf_counter() - began)
+            if step is not None:
+                step(images.cuda(non_blocking=True), classes.cuda(non_blocking=True))
+        torch.cuda.synchronize()
+
+    steps(_WARM_STEPS)
+    waits.clear()
+    used = usage_of(lambda: steps(order["steps"]), living=True)
+    waits.sort()
+    wall_seconds = used["wall_seconds"]
+    return {
+        "images_s": order["steps"] * order["batch_size"] / wall_seconds, "cores": used["cpu_seconds"] / wall_seconds,
+        "wait_ms": {name: 1e3 * waits[min(len(waits) - 1, int(part * len(waits)))] for name, part in _PARTS.items()},
+        "gpu_mib": torch.cuda.max_memory_allocated() / 2**20,
+    }  # fmt: skip
+
+
+_PARTS = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+
+
+# ------------------------------------------------------------------------------------------------ all runs
+def folders_of(photos: Path, home: Path) -> dict[str, str]:
+    """The photos in each form that can be made here."""
+    import fastfeed
+
+    found = {"files": str(photos), "shards": str(home / "shards")}
+    fastfeed.pack(photos, found["shards"])
+    if shutil.which("jpegtran"):
+        found[NEEDS_ROWS] = str(home / "rows")
+        fastfeed.pack(photos, found[NEEDS_ROWS], jpeg_rows=True)
+    else:
+        print("not measured: jpeg_rows, for which jpegtran is needed (apt-get install libjpeg-turbo-progs)", file=sys.stderr)
+    return found
+
+
+def orders_of(args: argparse.Namespace, folders: dict[str, str]) -> Iterator[Record]:
+    """Every run of a round."""
+    common = {"batch_size": args.batch_size, "steps": args.steps}
+    yield {**common, "way": DEMAND, "workers": 0, "trains": True}
+    for way in WAYS:
+        for workers in args.workers:
+            for trains in (False, True):
+                if way.packing in folders:
+                    yield {**common, "way": way.name, "folder": folders[way.packing], "workers": workers, "trains": trains}
+
+
+def row(name: tuple[str, int], runs: dict[bool, list[Record]], demand: float) -> list[str]:
+    """A way's row of the table."""
+    trained = runs[True]
+    rate = spread(run["images_s"] for run in trained)
+    waits = [f"{spread(run['wait_ms'][part] for run in trained)['median']:.2f}" for part in _PARTS]
+    loaded = shown(spread(run["images_s"] for run in runs[False]), ",.0f") if runs.get(False) else ""
+    cores = f"{spread(run['cores'] for run in trained)['median']:.1f}"
+    return [name[0], str(name[1] or ""), loaded, shown(rate, ",.0f"), f"{rate['median'] / demand:.1%}", *waits, cores]
+
+
+def main() -> None:
+    """Make, measure, print."""
+    import torch
+
+    parser = arguments(__doc__, rounds=3)
+    parser.add_argument("--photos", metavar="DIR", help="class folders of photos (default: the sample photos, or made ones)")
+    parser.add_argument("--photo-files", type=int, default=10_000, help="files at distinct paths (default %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=300, help="measured steps a run (default %(default)s)")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[max(1, cores - 1)], help="(default: one less than the cores)"
+    )
+    args = parser.parse_args()
+    if args.child is not None:
+        print(json.dumps(child(args.child)))
+        return
+    if not torch.cuda.is_available():
+        parser.error("torch finds no GPU here, and this is about GPUs")
+    found: dict[tuple[str, int], dict[bool, list[Record]]] = {}
+    with tempfile.TemporaryDirectory(prefix="bench_gpu_", dir=args.out) as home:
+        folders = folders_of(photos_of(args, Path(home)), Path(home))
+        for _ in range(args.rounds):
+            for order in orders_of(args, folders):
+                print(order["way"], order["workers"], "training" if order["trains"] else "loading", "...", file=sys.stderr)
+                runs = found.setdefault((order["way"], order["workers"]), {})
+                runs.setdefault(order["trains"], []).append(in_fresh_process(__file__, order))
+    facts = machine_facts(["torch", "torchvision", "pillow", "simplejpeg"])
+    print_facts(facts)
+    print(
+        f"{torch.cuda.get_device_name()}; {args.photo_files} photos, batches of {args.batch_size}, {args.steps} steps a run\n"
+    )
+    demand = spread(run["images_s"] for run in found[DEMAND, 0][True])["median"]
+    head = ["way", "workers", "loading alone, images / s", "training, images / s", "of the fixed batch's"]
+    print_table(
+        [*head, *(f"wait ms, {part}" for part in _PARTS), "cores"], [row(name, runs, demand) for name, runs in found.items()]
+    )
+    write_json(args.json, {"machine": facts, "runs": [[*name, runs] for name, runs in found.items()]})
+
+
+if __name__ == "__main__":
+    main()
