@@ -5,8 +5,9 @@
     python benchmarks/bench_gpu.py --photos DIR --photo-files 10000 --steps 300 --rounds 3 --workers 14 15
 
 ResNet-50 in bfloat16 with channels last, batches of 256, random crops of JPEG photos at distinct paths. Batches are uint8 and
-pinned; copying and normalising is done as a plain training script does it. Every run is a fresh process, and contenders take
-turns. README.md says what each figure means.
+pinned; copying and normalising is done as a plain training script does it. All steps of a run are one epoch, since 10,000 files
+stand for a million, whose epochs are long; with --short-epochs each photo once is an epoch. Every run is a fresh process, and
+contenders take turns. README.md says what each figure means.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +52,8 @@ class Way(NamedTuple):
     """From an order to a loader."""
     packing: str
     """"files", "shards" or "rows"."""
+    channels_last: bool = False
+    """Whether batches have that layout in memory when they come, so that the GPU need not make it."""
 
 
 def _transform() -> Any:  # noqa: ANN401 - a Compose
@@ -58,32 +62,39 @@ def _transform() -> Any:  # noqa: ANN401 - a Compose
     return tv.Compose([tv.RandomResizedCrop(SIZE), tv.RandomHorizontalFlip(), tv.PILToTensor()])
 
 
+def _options(dataset: Any, order: Record) -> Record:  # noqa: ANN401 - any dataset
+    """What both loaders are given."""
+    from torch.utils.data import RandomSampler
+
+    samples = None if order["short_epochs"] else order["batch_size"] * (order["steps"] + _WARM_STEPS)
+    return {
+        "dataset": dataset, "batch_size": order["batch_size"], "sampler": RandomSampler(dataset, num_samples=samples),
+        "num_workers": order["workers"], "pin_memory": True, "drop_last": True, "persistent_workers": True,
+    }  # fmt: skip
+
+
 def by_torch(order: Record) -> Any:  # noqa: ANN401 - a loader
     """ImageFolder and torch's DataLoader."""
     from torch.utils.data import DataLoader
     from torchvision.datasets import ImageFolder
 
-    return DataLoader(
-        ImageFolder(order["folder"], _transform()), order["batch_size"], shuffle=True, num_workers=order["workers"],
-        pin_memory=True, drop_last=True, persistent_workers=True,
-    )  # fmt: skip
+    return DataLoader(**_options(ImageFolder(order["folder"], _transform()), order))
 
 
 def by_fastfeed(order: Record) -> Any:  # noqa: ANN401 - a loader
     """fastfeed.open and fastfeed.DataLoader."""
     import fastfeed
 
-    return fastfeed.DataLoader(
-        fastfeed.open(order["folder"], transform=_transform()), order["batch_size"], shuffle=True,
-        num_workers=order["workers"], pin_memory=True, drop_last=True, persistent_workers=True,
-    )  # fmt: skip
+    dataset = fastfeed.open(order["folder"], transform=_transform())
+    return fastfeed.DataLoader(**_options(dataset, order), channels_last=order["channels_last"])
 
 
 WAYS = (
     Way("torch + Pillow", by_torch, "files"),
     Way("fastfeed, files", by_fastfeed, "files"),
     Way("fastfeed, shards", by_fastfeed, "shards"),
-    Way("fastfeed, shards, jpeg_rows", by_fastfeed, NEEDS_ROWS),
+    Way("fastfeed, jpeg_rows", by_fastfeed, NEEDS_ROWS),
+    Way("fastfeed, jpeg_rows, channels last", by_fastfeed, NEEDS_ROWS, channels_last=True),
 )
 
 
@@ -177,13 +188,12 @@ def folders_of(photos: Path, home: Path) -> dict[str, str]:
 
 def orders_of(args: argparse.Namespace, folders: dict[str, str]) -> Iterator[Record]:
     """Every run of a round."""
-    common = {"batch_size": args.batch_size, "steps": args.steps}
+    common = {"batch_size": args.batch_size, "steps": args.steps, "short_epochs": args.short_epochs}
     yield {**common, "way": DEMAND, "workers": 0, "trains": True}
-    for way in WAYS:
-        for workers in args.workers:
-            for trains in (False, True):
-                if way.packing in folders:
-                    yield {**common, "way": way.name, "folder": folders[way.packing], "workers": workers, "trains": trains}
+    chosen = [way for way in WAYS if way.packing in folders and any(word in way.name for word in args.only)]
+    for way, workers, trains in product(chosen, args.workers, (False, True)):
+        order = {**common, "way": way.name, "folder": folders[way.packing], "workers": workers, "trains": trains}
+        yield {**order, "channels_last": way.channels_last}
 
 
 def row(name: tuple[str, int], runs: dict[bool, list[Record]], demand: float) -> list[str]:
@@ -205,6 +215,8 @@ def main() -> None:
     parser.add_argument("--photo-files", type=int, default=10_000, help="files at distinct paths (default %(default)s)")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--steps", type=int, default=300, help="measured steps a run (default %(default)s)")
+    parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="ways whose names contain a word")
+    parser.add_argument("--short-epochs", action="store_true", help="each photo once is an epoch")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument(
         "--workers", type=int, nargs="+", default=[max(1, cores - 1)], help="(default: one less than the cores)"

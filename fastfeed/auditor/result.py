@@ -23,6 +23,8 @@ class FoundCode:
     """That have it; or classes, or findings about tars."""
     examples: tuple[tuple[str, str], ...]
     """(name, text) of the first of them."""
+    about: str = "sample"
+    """What is counted: sample; or finding, about a class, a tar or an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ class Summary:
     formats: Counter[str] = field(default_factory=Counter)
     _codes: dict[Code, list[tuple[str, str]]] = field(default_factory=dict)
     _counts: Counter[Code] = field(default_factory=Counter)
+    _of_sets: set[Code] = field(default_factory=set)
     _stages: dict[str, _Stage] = field(default_factory=dict)
 
     def add(self, record: SampleRecord) -> None:
@@ -173,6 +176,7 @@ class Summary:
         """Something about a class or a tar rather than a sample."""
         self.of_set += finding.code.severity >= Severity.WARNING
         self._counts[finding.code] += 1
+        self._of_sets.add(finding.code)
         examples = self._codes.setdefault(finding.code, [])
         if len(examples) < _EXAMPLES:
             examples.append((name, finding.text))
@@ -180,10 +184,12 @@ class Summary:
     def found(self) -> tuple[FoundCode, ...]:
         """Findings by code, the worst and most frequent first."""
         order = sorted(self._codes, key=lambda code: (-code.severity, -self._counts[code], code.name))
-        return tuple(
-            FoundCode(code.name, code.severity.word, code.title, code.advice, self._counts[code], tuple(self._codes[code]))
-            for code in order
-        )
+        return tuple(self._found(code) for code in order)
+
+    def _found(self, code: Code) -> FoundCode:
+        about = "finding" if code in self._of_sets else "sample"
+        examples = tuple(self._codes[code])
+        return FoundCode(code.name, code.severity.word, code.title, code.advice, self._counts[code], examples, about)
 
     def stages(self) -> tuple[StageTotal, ...]:
         """Times by stage, in the order in which they are passed."""

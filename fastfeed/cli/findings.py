@@ -66,7 +66,7 @@ def _found(found: "FoundCode") -> None:
     known = found.severity == "info"
     if not known:
         say("")
-    say(f"{found.severity.upper():<7} {found.code}: {found.title} ({format_count(found.samples, 'sample')})")
+    say(f"{found.severity.upper():<7} {found.code}: {found.title} ({format_count(found.samples, found.about)})")
     if known:
         return
     for name, text in found.examples[:_SHOWN]:

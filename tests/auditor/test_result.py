@@ -43,6 +43,7 @@ def test_stages_in_their_order():
 def test_what_is_said_of_a_set():
     summary = summed(record(0, size_bytes=5, kind="PNG"), record(1, size_bytes=7, kind="PNG"))
     summary.add_of_set("classes", Finding(TINY_CLASS, "cat: 1 sample"))
+    assert {one.code: one.about for one in summary.found()}[TINY_CLASS.name] == "finding"
     facts = summary.facts(others=1, at_most=0.25)
     assert (facts["audited"], facts["others"], facts["size_bytes"], facts["formats"]) == (1, 1, 12, {"PNG": 2})
     assert facts["found"][0].examples == (("classes", "cat: 1 sample"),)

@@ -9,7 +9,7 @@ from reporting import flagged, result_of
 from fastfeed.auditor import showing
 from fastfeed.auditor.looking.filecodes import EMPTY
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running import process
+from fastfeed.auditor.running import child
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE, HANG
 from fastfeed.auditor.running.crew import Crew
 from fastfeed.auditor.running.limits import Limits
@@ -35,7 +35,7 @@ class Pictures:
 
 @pytest.fixture
 def crew_of(monkeypatch):
-    monkeypatch.setattr(process, "subject_of", lambda dataset: dataset)
+    monkeypatch.setattr(child, "subject_of", lambda dataset, _: dataset)
 
     def make(does, **limits):
         return Crew(starter({"live": True}, Pictures(does)), {"live": True}, count=2, limits=Limits(**limits))

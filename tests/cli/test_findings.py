@@ -5,7 +5,7 @@ import pytest
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.judging.codes import OVERSIZE, SLOW, STALL_ONCE
 from fastfeed.auditor.record import SampleRecord, StageTime
-from fastfeed.auditor.result import AuditResult, Compared, Costliest, Summary
+from fastfeed.auditor.result import AuditResult, Compared, Costliest, FoundCode, Summary
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE
 from fastfeed.cli.findings import audit_result
 
@@ -70,8 +70,11 @@ def test_a_part(capsys):
 
 
 def test_what_is_wrong_with_tars_is_no_samples(capsys):
-    found = replace(result(sample(0)), of_set=2)
-    assert "2.0 s: 2 findings about classes or tars." in shown(capsys, found)
+    found = replace(
+        result(sample(0)), of_set=2, found=(FoundCode("class-tiny", "warning", "A class", "Look.", 2, (), "finding"),)
+    )
+    text = shown(capsys, found)
+    assert "2.0 s: 2 findings about classes or tars." in text and "WARNING class-tiny: A class (2 findings)" in text
 
 
 def test_the_costliest(capsys):
