@@ -3,7 +3,7 @@
 Three classes keep it: archive/dataset.py's Archive, archive/tars.py's TarSet, source/plain.py's PlainFiles.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -130,10 +130,16 @@ class WithoutRows:
         return None
 
 
-def source_of_sample(catalog: Catalog, position: int) -> bytes | None:
-    """The source of a sample's image, else of its first member that has one; None where none has."""
+def source_of_sample(catalog: Catalog, position: int, places: Iterable[Place] | None = None) -> bytes | None:
+    """The source of a sample's image, else of its first member that has one; None where none has.
+
+    Args:
+        catalog: Knows it.
+        position: Of the sample.
+        places: Its members, where they are at hand.
+    """
     first = None
-    for place in catalog.places(position):
+    for place in catalog.places(position) if places is None else places:
         source = catalog.source_of(position, place)
         if source and is_image_field(place.field):
             return source

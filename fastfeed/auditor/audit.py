@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -80,8 +81,8 @@ def audit(
     baseline = None if config.baseline is None else Baseline(os.fsdecode(config.baseline))
     identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden,
                 "tokenizer": name_of(config.tokenizer), "rows": asdict(config.rows)}  # fmt: skip
-    with Journal(None if jsonl is None else os.fsdecode(jsonl), identity) as journal:
-        job = _Job(found, config, journal, progress)
+    where = None if jsonl is None else os.fsdecode(jsonl)
+    with Journal(where, identity) as journal, closing(_Job(found, config, journal, progress)) as job:
         job.run()
         if skip_list is not None:
             job.notes += _write_skip_list(os.fsdecode(skip_list), found, journal)
@@ -116,6 +117,10 @@ class _Job:
         self._verdict: Verdict | None = None
         self._stream = False
         """Whether it can only be read from its beginning."""
+
+    def close(self) -> None:
+        """End what starts children."""
+        self._start.close()
 
     def run(self) -> None:
         """Load what is still to be loaded, then measure again what seems slow."""
@@ -188,8 +193,8 @@ class _Job:
     def _load(self, crew: Crew) -> None:
         wanted = self.config.sample if self.count is None else min(self.count, self.config.sample or self.count)
         self.progress.start("audit", None if wanted is None else max(0, wanted - self.journal.kept), None)
-        for record in crew.run(self._tasks()):
-            self.journal.add(record)
+        for record, row in crew.answers(self._tasks()):
+            self.journal.add(record, row)
             self._hear(record)
             self.progress.advance(1, record.size_bytes or 0)
         self.progress.finish()

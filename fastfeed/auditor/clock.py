@@ -15,6 +15,8 @@ from fastfeed.auditor.record import StageTime
 SCHEDSTAT = "/proc/thread-self/schedstat"
 """Of the thread that opens it: nanoseconds on a processor, nanoseconds of waiting for one, turns."""
 
+_NO_WAIT_NS = 10_000
+"""Neither a turn of another thread nor a page from a disk fits into so little time without computing."""
 _SURELY_COUNTED_NS = 50_000_000
 """A thread that computed for so long has been seen by the kernel's tick."""
 
@@ -57,11 +59,15 @@ class Clock:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         wall, cpu = time.perf_counter_ns(), self._cpu()
-        delay, faults = self._slow()
         assert self._began is not None
         began_delay, began_faults, began_cpu, began_wall = self._began
+        wall, cpu = wall - began_wall, cpu - began_cpu
+        if not self._process and began_delay and wall - cpu < _NO_WAIT_NS:
+            self._time = StageTime(wall / 1e9, cpu / 1e9, 0.0)  # most uses: looking would take as long as what there is to see
+            return
+        delay, faults = self._slow()
         waited = None if delay is None or began_delay is None else max(0.0, delay - began_delay)
-        self._time = StageTime((wall - began_wall) / 1e9, (cpu - began_cpu) / 1e9, waited, faults - began_faults)
+        self._time = StageTime(wall / 1e9, cpu / 1e9, waited, faults - began_faults)
 
     def _cpu(self) -> int:
         return time.process_time_ns() if self._process else time.thread_time_ns()

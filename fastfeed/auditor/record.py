@@ -1,7 +1,8 @@
 """What an audit knows about one sample: its names, its size, its times stage by stage, and what was found."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Self
 
 from fastfeed.auditor.finding import Code, Finding, Severity, worst
@@ -9,6 +10,8 @@ from fastfeed.sample import printable
 
 _NAMES = ("path", "key", "index", "shard", "offset", "label", "split")
 _FACTS = ("size_bytes", "format", "width", "height", "mode", "characters", "tokens", "digest", "peak_bytes", "thumbnail")
+_KNOWN = (*_NAMES, *_FACTS)
+"""In a report's order."""
 STAGES = ("read", "decode", "transform", "load", "tokenize")
 """In this order. A dataset that cannot be taken apart has one stage: load."""
 
@@ -43,6 +46,21 @@ class StageTime:
         """Back from a report. Where the wall clock alone is known (DataLoader(audit=)), all of its time counts as computing."""
         wall, cpu = line["wall_seconds"], line["cpu_seconds"]
         return cls(wall, wall if cpu is None else cpu, line["delay_seconds"], line["major_faults"] or 0)
+
+    def as_row(self) -> tuple[int, int, int | None, int]:
+        """In nanoseconds, without names."""
+        return (
+            round(self.wall * 1e9),
+            round(self.cpu * 1e9),
+            None if self.delay is None else round(self.delay * 1e9),
+            self.major_faults,
+        )
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Self:
+        """Back from a row."""
+        wall, cpu, delay, major_faults = row
+        return cls(wall / 1e9, cpu / 1e9, None if delay is None else delay / 1e9, major_faults)
 
 
 @dataclass(slots=True)
@@ -107,7 +125,7 @@ class SampleRecord:
 
     def as_json(self) -> dict[str, Any]:
         """As a line of the JSONL report holds it: what is unknown is left out."""
-        known = {name: getattr(self, name) for name in (*_NAMES, *_FACTS) if getattr(self, name) is not None}
+        known = {name: value for name in _KNOWN if (value := getattr(self, name)) is not None}
         times = {name: time.as_json() for name, time in self.times.items()}
         return {**known, "status": self.status, "findings": [one.as_json() for one in self.findings], "times": times}
 
@@ -122,7 +140,30 @@ class SampleRecord:
         Raises:
             KeyError: A code that is not among them.
         """
-        known = {name: line[name] for name in (*_NAMES, *_FACTS) if name in line}
+        known = {name: line[name] for name in _KNOWN if name in line}
         times = {name: StageTime.from_json(time) for name, time in line["times"].items()}
         findings = [Finding(codes[found["code"]], found["text"]) for found in line["findings"]]
         return cls(**known, times=times, findings=findings)
+
+    def as_row(self) -> list[object]:
+        """As it passes a pipe and lies in a journal: without names, which take most of a line's time and room."""
+        times = {name: time.as_row() for name, time in self.times.items()}
+        return [*_known_of(self), times, [(found.code.name, found.text) for found in self.findings]]
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any], codes: Mapping[str, Code]) -> Self:
+        """Back from a row.
+
+        Args:
+            row: As as_row() gave it, or that by way of JSON; the index comes first.
+            codes: As from_json().
+        """
+        *known, times, findings = row
+        record = cls(*known)
+        record.times = {name: StageTime.from_row(time) for name, time in times.items()}
+        record.findings = [Finding(codes[code], text) for code, text in findings]
+        return record
+
+
+_known_of = attrgetter(*(entry.name for entry in fields(SampleRecord) if entry.name in _KNOWN))
+"""As the constructor takes them; times and findings come behind."""

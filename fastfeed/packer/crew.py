@@ -55,15 +55,16 @@ class Process(Protocol):
         """The same, None while it runs."""
 
 
-def start_worker(module: str = "fastfeed.packer.process") -> Process:
+def start_worker(module: str = "fastfeed.packer.process", stdin: int = subprocess.PIPE) -> Process:
     """A fresh interpreter that runs a worker's main().
 
     Args:
         module: Where that main() is; the number of this process is its last argument.
+        stdin: Descriptor of what its stdin is; by default a pipe.
     """
     return subprocess.Popen(  # noqa: S603 - our own code, by this interpreter
         [sys.executable, "-P", "-X", "utf8", "-c", _START, package_folder(), module, str(os.getpid())],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
+        stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
     )  # fmt: skip
 
 

@@ -72,11 +72,21 @@ def test_a_kernel_that_tells_nothing(tmp_path, text):
     assert clock.time.cpu > 0
 
 
+def test_what_only_computes_has_waited_for_nothing_and_the_kernel_is_asked_once(tmp_path):
+    path = tmp_path / "schedstat"
+    path.write_text("5000000 1000000000 7\n")
+    clock = Clock(schedstat=str(path))
+    with clock:
+        pass
+    assert (clock.time.delay, clock.time.major_faults) == (0.0, 0)
+
+
 def test_the_kernels_own_figures_are_read(tmp_path):
     path = tmp_path / "schedstat"
     path.write_text("5000000 1000000000 7\n")
     with Clock(schedstat=str(path)) as clock:
         path.write_text("9000000 1250000000 9\n")
+        time.sleep(0.001)  # the kernel is asked where there was time to wait
     assert clock.time.delay == pytest.approx(0.25)
     assert clock.time.blocked == 0.0
 

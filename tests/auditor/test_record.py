@@ -1,4 +1,6 @@
 import json
+from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -55,6 +57,25 @@ def test_it_comes_back_from_a_report():
     assert SampleRecord.from_json(line, {"slow": SLOW}) == record
     with pytest.raises(KeyError, match="slow"):
         SampleRecord.from_json(line, {})
+
+
+def test_it_comes_back_from_a_row_by_way_of_json():
+    times = {"read": StageTime(0.25, 0.125, None, 2), "decode": StageTime(1.234568e-3, 0.0, 5e-9)}
+    record = SampleRecord(3, key="k", path="a\udcff.jpg", label="", width=2, peak_bytes=0, times=times)
+    record.findings.append(Finding(SLOW, "30 times"))
+    row = json.loads(json.dumps(record.as_row()))
+    assert row[0] == 3 and "width" not in json.dumps(row)
+    assert SampleRecord.from_row(row, {"slow": SLOW}) == record
+    with pytest.raises(KeyError, match="slow"):
+        SampleRecord.from_row(row, {})
+
+
+def test_every_fact_has_its_place_in_a_row():
+    names = [entry.name for entry in fields(SampleRecord) if entry.name not in {"times", "findings"}]
+    known: dict[str, Any] = {name: number for number, name in enumerate(names)}
+    record = SampleRecord(**known)
+    assert record.as_row() == [*known.values(), {}, []]
+    assert set(record.as_json()) - {"status", "findings", "times"} == set(known)
 
 
 def test_where_only_the_wall_clock_is_known_its_time_counts_as_computing():

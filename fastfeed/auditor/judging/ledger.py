@@ -11,6 +11,7 @@ from fastfeed.auditor.record import STAGES, SampleRecord, StageTime
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
 UNKNOWN = float("nan")
+_NO_TIME = StageTime(UNKNOWN, UNKNOWN, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,11 @@ class Ledger:
         for stage in record.times.keys() - self._stages.keys():
             before = [UNKNOWN] * len(self._index)
             self._stages[stage] = (array("f", before), array("f", before), array("f", before))
-        for stage, columns in self._stages.items():
-            for column, value in zip(columns, _clocks(record.times.get(stage)), strict=True):
-                column.append(value)
+        for stage, (wall, cpu, delay) in self._stages.items():
+            time = record.times.get(stage, _NO_TIME)
+            wall.append(time.wall)
+            cpu.append(time.cpu)
+            delay.append(UNKNOWN if time.delay is None else time.delay)
         self._index.append(record.index)
         self._kinds.append(self._formats.setdefault(record.format, len(self._formats)))
         self._sizes.append(UNKNOWN if record.size_bytes is None else record.size_bytes)
@@ -101,13 +104,6 @@ class Ledger:
             tuple(self._formats),
             {stage: _stage(*self._stages[stage]) for stage in ordered},
         )
-
-
-def _clocks(time: StageTime | None) -> tuple[float, float, float]:
-    """Wall, processor, waiting for a processor."""
-    if time is None:
-        return UNKNOWN, UNKNOWN, UNKNOWN
-    return time.wall, time.cpu, UNKNOWN if time.delay is None else time.delay
 
 
 def _stage(wall: "array[float]", cpu: "array[float]", delay: "array[float]") -> Clocks:

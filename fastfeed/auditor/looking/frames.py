@@ -26,6 +26,8 @@ def findings_of(image: Image.Image, data: bytes, *, tried: bool) -> list[Finding
     Raises:
         MemoryError: There is not enough for a frame.
     """
+    if image.format == "JPEG":  # one picture, else Pillow calls it MPO
+        return []
     try:
         with heard([]):
             count = int(getattr(image, "n_frames", 1))

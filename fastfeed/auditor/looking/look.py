@@ -60,7 +60,8 @@ def look(
     Args:
         data: The whole file, or the member of a shard.
         name: Its path or member name: only its extension is believed, and that not far.
-        strict: Decode JPEGs a second time with a decoder that warns, verify PNGs, load later frames.
+        strict: Decode JPEGs a second time with a decoder that warns, search all of their data for markers, verify PNGs, load
+            later frames.
         band: Look for a flat grey bottom.
         max_pixels: An image with more is found by its header and not decoded.
         around: Entered for the time in which Pillow opens and loads an image: a clock.

@@ -35,7 +35,8 @@ class How:
     """What is done to an image."""
 
     strict: bool = True
-    """Decode JPEGs a second time with a decoder that warns, verify PNGs, load later frames."""
+    """Decode JPEGs a second time with a decoder that warns, search all of their data for markers, verify PNGs, load later
+    frames."""
     band: bool = True
     """Look for a flat grey bottom."""
     max_pixels: int = MAX_PIXELS
@@ -68,12 +69,14 @@ def look_at(data: bytes, probe: Probe, how: How) -> Picture:
     Raises:
         MemoryError: There is not enough for decoding it.
     """
-    subject = Subject.of(data, probe)
+    subject = Subject.of(data, probe, thorough=how.strict)
     found = _bombs(subject)
     if subject.pixels > how.max_pixels:
         decoded = Decoded(error=Refused(f"{subject.pixels:,} pixels: at most {how.max_pixels:,} are decoded here"))
     else:
         decoded = decode(data, how.max_pixels, how.around)
+    if decoded.error is not None and not how.strict:
+        subject = Subject.of(data, probe)  # why, says all of it
     name = subject.format_of(decoded.format)
     found += _costs(subject.codec, name) + _of_format(subject, decoded, how) + _warnings(decoded) + _waste(subject)
     if decoded.image is not None:
@@ -89,12 +92,14 @@ def look_at(data: bytes, probe: Probe, how: How) -> Picture:
 def _bombs(subject: Subject) -> list[Finding]:
     """What the header's pixels alone tell."""
     pixels, size_bytes = subject.pixels, len(subject.data)
+    if pixels < BOMB_PIXELS:
+        return []
     text = f"{pixels:,} pixels in a file of {format_size(size_bytes)}"
     if pixels > REFUSED_PIXELS:
         return [Finding(imagecodes.PIXELS_REFUSED, f"{text}; Pillow's limit is {REFUSED_PIXELS:,}")]
     if pixels > MAX_PIXELS:
         return [Finding(imagecodes.PIXELS_MANY, f"{text}; Pillow warns from {MAX_PIXELS:,} on")]
-    if pixels >= BOMB_PIXELS and pixels >= BOMB_PIXELS_PER_BYTE * size_bytes:
+    if pixels >= BOMB_PIXELS_PER_BYTE * size_bytes:
         return [Finding(imagecodes.PIXEL_BOMB, f"{text}: {pixels // size_bytes:,} a byte")]
     return []
 
@@ -145,6 +150,8 @@ def _of_pixels(subject: Subject, image: Image.Image, *, band: bool) -> list[Find
     if rows:
         found.append(Finding(imagecodes.GREY_BAND, f"the last {rows} of {image.height} rows are one flat grey of 128"))
     found += profile.findings_of(image) if subject.jpeg is None or not subject.jpeg.icc_broken else []
+    if subject.jpeg is not None and not subject.jpeg.has_exif:  # most photos: asking Pillow costs something
+        return found
     return found + orientation.findings_of(image, subject.codec, subject.probe.orientation)
 
 
@@ -158,6 +165,8 @@ def _verified(subject: Subject, found: list[Finding]) -> list[Finding]:
 
 def _warnings(decoded: Decoded) -> list[Finding]:
     """What Pillow warned of, but for what has a code of its own."""
+    if not decoded.warnings:
+        return []
     texts = [text for text in decoded.warnings if not text.startswith("DecompressionBombWarning")]
     exif = [text for text in texts if "EXIF" in text]
     others = [text for text in texts if text not in exif]

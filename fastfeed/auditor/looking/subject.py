@@ -20,14 +20,15 @@ class Subject:
     """Of a PNG."""
 
     @classmethod
-    def of(cls, data: bytes, probe: Probe) -> "Subject":
+    def of(cls, data: bytes, probe: Probe, *, thorough: bool = True) -> "Subject":
         """With the walk over its parts.
 
         Args:
             data: The whole file.
             probe: What its header says; UNKNOWN where only Pillow may know it.
+            thorough: As jpegwalk.walk() has it.
         """
-        jpeg = jpegwalk.walk(data) if probe.codec is Codec.JPEG else None
+        jpeg = jpegwalk.walk(data, thorough=thorough) if probe.codec is Codec.JPEG else None
         return cls(data, probe, jpeg, pngwalk.walk(data) if probe.codec is Codec.PNG else None)
 
     @property

@@ -6,6 +6,7 @@ goes to stderr. When the parent dies, so does this process.
 
 import ctypes
 import faulthandler
+import json
 import os
 import signal
 import sys
@@ -30,6 +31,7 @@ from fastfeed.packer.rows.byname import load_object
 from fastfeed.source import wire
 
 _PR_SET_PDEATHSIG = 1
+_END = b'{"event": "end"}\n'
 _BEAT_SECONDS = 30.0
 """How often a fixed piece of work is timed, which tells whether the machine is quiet."""
 
@@ -96,10 +98,12 @@ def serve(open_it: Callable[[dict[str, Any]], Subject], orders: int, answers: in
         _say(answers, {"event": "ready", "count": subject.count, "stack": stack, "beat": asdict(beat())})
         loader, felt = _Loader(subject), time.monotonic()
         while order := wire.read(file):
-            _say(answers, loader.carry_out(order.head))
-            if time.monotonic() > felt + _BEAT_SECONDS:
-                _say(answers, {"event": "beat", "beat": asdict(beat())})
-                felt = time.monotonic()
+            how = How(*order.head["how"])
+            for index in order.head["indices"]:
+                _write(answers, loader.answer(index, how))
+                if time.monotonic() > felt + _BEAT_SECONDS:
+                    _say(answers, {"event": "beat", "beat": asdict(beat())})
+                    felt = time.monotonic()
 
 
 class _Loader:
@@ -108,22 +112,26 @@ class _Loader:
     def __init__(self, subject: Subject) -> None:
         self._subject, self._peak = subject, memory.Peak()
 
-    def carry_out(self, order: dict[str, Any]) -> dict[str, object]:
-        """One order's answer."""
-        index = order["index"]
+    def answer(self, index: int, how: How) -> bytes:
+        """A sample's record as a line; an event where a stream has ended."""
         self._peak.reset()
         try:
-            record = self._subject.load(index, How(*order["how"]))
+            record = self._subject.load(index, how)
         except MemoryError:
             record = SampleRecord(index, findings=[Finding(MEMORY, "an allocation failed")])
         if record is None:
-            return {"event": "end", "index": index}
+            return _END
         record.peak_bytes = self._peak.taken_bytes()
-        return {"event": "loaded", "index": index, "record": record.as_json()}
+        return json.dumps(record.as_row()).encode() + b"\n"
 
 
-def _say(answers: int, head: dict[str, object]) -> None:
-    view = memoryview(wire.encode(head))
+def _say(answers: int, event: dict[str, object]) -> None:
+    """Something else than a record: it names an event, or an error."""
+    _write(answers, json.dumps(event).encode() + b"\n")
+
+
+def _write(answers: int, line: bytes) -> None:
+    view = memoryview(line)
     while view:
         view = view[os.write(answers, view) :]
 

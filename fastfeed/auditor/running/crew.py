@@ -3,15 +3,16 @@
 A child that dies takes no sample along but the one that it was at, and that one gets a second chance, first in a new process.
 """
 
+import json
 import logging
 import os
 import selectors
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from itertools import islice
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.judging.noise import Beat
@@ -20,15 +21,15 @@ from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE, HANG, TAKES_LONG
 from fastfeed.auditor.running.lastwords import CLOSED, crashed, drained, hopeless, how_ended, unable
 from fastfeed.auditor.running.limits import Limits, Spread
-from fastfeed.auditor.running.process import Process, Start, has_ended, stack_of
-from fastfeed.auditor.running.subject import HOW, How
+from fastfeed.auditor.running.member import Member
+from fastfeed.auditor.running.member import Task as Task  # noqa: PLC0414 - what a crew is given
+from fastfeed.auditor.running.pace import ahead_of, gather_seconds
+from fastfeed.auditor.running.process import Start, has_ended, stack_of
+from fastfeed.auditor.running.subject import How
 from fastfeed.source import wire
 from fastfeed.units import format_count, format_seconds
 
 LOG = logging.getLogger("fastfeed.audit")
-_AHEAD = ((0.01, 8), (0.25, 2))
-"""(seconds that a sample takes, samples that a child has): it goes on with the next while this process takes in the last. Of
-samples that take longer it has one, so that nobody waits long for the last ones, or when time is up."""
 _WORDS_BYTES = 8000
 _LOOK_SECONDS = 1.0
 """How often it is looked whether one hangs."""
@@ -44,42 +45,12 @@ _MOST_CRASHES = 8
 """Samples in a row that kill their process, and none in between that does not: then one that was loaded before is tried."""
 
 
-@dataclass(slots=True)
-class Task:
-    """A sample to load."""
+class Answer(NamedTuple):
+    """What came of one sample."""
 
-    index: int
-    how: How = HOW
-    how_it_died: str | None = None
-    """Of the first try."""
-    behind: int = 0
-    """Samples that the process had loaded before it, at the first try."""
-    found: Finding | None = None
-    """What is known of it already: only its names are still wanted."""
-    probe: bool = False
-    """It was loaded before; if it kills its process now, it is not the samples that do so."""
-
-
-@dataclass(slots=True, eq=False)
-class _Child:
-    """A process, and the samples that it has: the first is in work."""
-
-    process: Process
-    tasks: "deque[Task]" = field(default_factory=deque)
-    began: float = field(default_factory=time.monotonic)
-    loaded: int = 0
-    ready: bool = False
-    stack: int = -1
-    stood: str | None = None
-    """Where it stood when its sample was spoken of; from then on it gets no other."""
-    unread: wire.Unread = field(default_factory=wire.Unread)
-    words: bytes = b""
-
-    def give(self, message: bytes) -> None:
-        try:
-            os.write(self.process.orders, message)
-        except BrokenPipeError:
-            return  # it is dead: its closed pipe says so
+    record: SampleRecord
+    row: bytes | None = None
+    """The record as its child has encoded it (as_row()); None where it was made, or added to, here."""
 
 
 class Crew:
@@ -98,8 +69,7 @@ class Crew:
         self._stream = False
         """Whether sample i comes only behind sample i - 1, so that nothing comes behind one that kills its process."""
         self._spread = Spread()
-        self._ahead = 2
-        self._children: list[_Child] = []
+        self._children: list[Member] = []
         self._again: deque[Task] = deque()
         """Samples whose process died; and those that it had behind them."""
         self._false_starts = 0
@@ -144,6 +114,10 @@ class Crew:
 
     # ------------------------------------------------------------------------------------------------ the work
     def run(self, tasks: Iterable[Task]) -> Iterator[SampleRecord]:
+        """The records of answers()."""
+        return (answer.record for answer in self.answers(tasks))
+
+    def answers(self, tasks: Iterable[Task]) -> Iterator[Answer]:
         """Load samples.
 
         Args:
@@ -163,7 +137,7 @@ class Crew:
             yield from self._hear(_LOOK_SECONDS)
             if time.monotonic() > looked + _LOOK_SECONDS:
                 yield from self._watch()
-                self._ahead, looked = self._usual_ahead(), time.monotonic()
+                looked = time.monotonic()
 
     def measured(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
         """Times of samples, in this order, without a look at them.
@@ -183,44 +157,42 @@ class Crew:
         records = self.run(Task(index, how) for index in indices)
         return {record.index: [record.times] for record in records if record.times and not record.findings}
 
-    def _usual_ahead(self) -> int:
-        """How many samples a child should have."""
-        usual = self._spread.percentile(0.5)
-        return 2 if usual is None else next((count for seconds, count in _AHEAD if usual < seconds), 1)
-
     def _feed(self, coming: Iterator[Task]) -> None:
         """Give each child what it lacks. A sample whose process died goes first, alone, to a new one."""
         while self._again and (self._again[0].how_it_died is not None or self._again[0].probe):
             child = self._hire()
-            self._give(child, self._again.popleft())
-        for place in range(self._ahead):
-            working = [child for child in self._children if child.stood is None]
-            aside = len(self._children) - len(working)
-            for number in range(self._wanted if aside < _MOST_ASIDE else 0):
-                if number < len(working) and len(working[number].tasks) > place:
+            child.give([self._again.popleft()])
+        working = [child for child in self._children if child.stood is None]
+        aside = len(self._children) - len(working)
+        most = self._wanted if aside < _MOST_ASIDE else 0
+        for enough in sorted({1, ahead_of(self._spread.percentile(0.5))}):  # nobody gets a second one while another has none
+            for number in range(most):
+                has = len(working[number].tasks) if number < len(working) else 0
+                if has > enough // 2:
                     continue
-                task = self._again.popleft() if self._again else next(coming, None)
-                if task is None or self.ended_at is not None or self.cut_short is not None:
+                tasks = self._next(coming, enough - has)
+                if not tasks:
                     return
                 if number >= len(working):
                     working.append(self._hire())
-                self._give(working[number], task)
+                working[number].give(tasks)
 
-    def _give(self, child: _Child, task: Task) -> None:
-        if not child.tasks:
-            child.began = time.monotonic()
-        child.tasks.append(task)
-        child.give(wire.encode({"index": task.index, "how": task.how}))
+    def _next(self, coming: Iterator[Task], count: int) -> list[Task]:
+        """At most so many tasks: those that are to be done again first."""
+        if self.ended_at is not None or self.cut_short is not None:
+            return []
+        again = [self._again.popleft() for _ in range(min(count, len(self._again)))]
+        return [*again, *islice(coming, count - len(again))]
 
-    def _hire(self) -> _Child:
-        child = _Child(self._start())
+    def _hire(self) -> Member:
+        child = Member(self._start())
         self._children.append(child)
         for name in ("answers", "words"):
             self._selector.register(getattr(child.process, name), selectors.EVENT_READ, (child, name))
-        child.give(wire.encode({"spec": self._spec, "memory_bytes": self._limits.memory_bytes}))
+        child.tell({"spec": self._spec, "memory_bytes": self._limits.memory_bytes})
         return child
 
-    def _dismiss(self, child: _Child) -> int:
+    def _dismiss(self, child: Member) -> int:
         """End a child; its exit code."""
         self._children.remove(child)
         for descriptor in (child.process.answers, child.process.words):
@@ -229,8 +201,13 @@ class Crew:
         return child.process.end()
 
     # ------------------------------------------------------------------------------------------------ what comes back
-    def _hear(self, seconds: float | None) -> Iterator[SampleRecord]:
-        for key, _ in self._selector.select(seconds):
+    def _hear(self, seconds: float | None) -> Iterator[Answer]:
+        ready = self._selector.select(seconds)
+        pause = gather_seconds(self._spread.percentile(0.5))
+        if ready and pause:
+            time.sleep(pause)
+            ready = self._selector.select(0)
+        for key, _ in ready:
             child, name = key.data
             if child not in self._children:
                 continue  # ended since
@@ -240,38 +217,51 @@ class Crew:
                 if not data:
                     self._selector.unregister(key.fd)
             elif data:
-                for message in child.unread.feed(data):
-                    if child in self._children:  # else it was ended, and others do what it had besides
-                        yield from self._answered(child, message.head)
+                yield from self._answered(child, data)
             else:
                 yield from self._died(child)
 
-    def _answered(self, child: _Child, head: dict[str, Any]) -> Iterator[SampleRecord]:
-        if "error" in head:
-            raise wire.error_of(head)
-        if "beat" in head:
-            self.beats.append(Beat(**head["beat"]))
-        match head["event"]:
-            case "ready":
-                child.ready, child.stack, self.count = True, head["stack"], head["count"]
-                self._false_starts = 0
-                child.began = time.monotonic()  # its start is not its first sample's
-            case "loaded" | "end":
-                task = child.tasks.popleft()
-                took, child.began = time.monotonic() - child.began, time.monotonic()
-                child.loaded += 1
-                if task.probe:
-                    self._crashes = 0
-                elif head["event"] == "loaded":
-                    yield self._record(child, task, took, SampleRecord.from_json(head["record"], CODES))
-                else:
-                    self.ended_at = task.index if self.ended_at is None else min(self.ended_at, task.index)
+    def _answered(self, child: Member, data: bytes) -> Iterator[Answer]:
+        lines = child.answers(data)
+        took = (time.monotonic() - child.began) / max(1, len(lines))  # of several that came together the mean
+        for line in lines:
+            if child not in self._children:
+                return  # it was ended, and others do what it had besides
+            answer = json.loads(line.decode())
+            if isinstance(answer, dict):
+                self._told(child, answer)
+                continue
+            task = self._done(child)
+            if not task.probe:
+                yield self._answer(child, task, took, SampleRecord.from_row(answer, CODES), line)
 
-    def _record(self, child: _Child, task: Task, took: float, record: SampleRecord) -> SampleRecord:
+    def _told(self, child: Member, answer: dict[str, Any]) -> None:
+        """Anything but a record."""
+        if "error" in answer:
+            raise wire.error_of(answer)
+        if "beat" in answer:
+            self.beats.append(Beat(**answer["beat"]))
+        if answer["event"] == "ready":
+            child.ready, child.stack, self.count = True, answer["stack"], answer["count"]
+            self._false_starts = 0
+            child.began = time.monotonic()  # its start is not its first sample's
+        elif answer["event"] == "end":
+            task = self._done(child)
+            if not task.probe:
+                self.ended_at = task.index if self.ended_at is None else min(self.ended_at, task.index)
+
+    def _done(self, child: Member) -> Task:
+        """The task that a child has done."""
+        task = child.done()
+        if task.probe:
+            self._crashes = 0
+        return task
+
+    def _answer(self, child: Member, task: Task, took: float, record: SampleRecord, row: bytes) -> Answer:  # noqa: PLR0917
         """A child's record, with what only its parent knows."""
         if task.found is not None:
             record.findings = [task.found]
-            return record
+            return Answer(record)
         self._crashes, self._fine = 0, task
         self._spread.add(took)
         if task.how_it_died is not None:
@@ -281,9 +271,10 @@ class Crew:
             text = f"it took {format_seconds(took)}; meanwhile {child.stood}"
             record.findings.append(Finding(TAKES_LONG, text))
             self._dismiss(child)  # another has its place, and what it had besides
-        return record
+        as_it_came = task.how_it_died is None and child.stood is None
+        return Answer(record, row if as_it_came else None)
 
-    def _died(self, child: _Child) -> Iterator[SampleRecord]:
+    def _died(self, child: Member) -> Iterator[Answer]:
         ended = has_ended(child.process.pid, within_seconds=_END_SECONDS)
         rest = drained(child.process.words)
         code = self._dismiss(child)
@@ -300,14 +291,14 @@ class Crew:
         if task.probe:
             raise hopeless(how, words, _MOST_CRASHES)
         if task.found is not None:
-            yield SampleRecord(task.index, findings=[task.found])
+            yield Answer(SampleRecord(task.index, findings=[task.found]))
         elif task.how_it_died is None:  # what came before it may have done it: alone in a new process it gets a second chance
             self._again.appendleft(Task(task.index, task.how, how, child.loaded))
         else:
             self._suspect_all(how, words)
             yield from self._given_up(task, Finding(CRASH, crashed(how, words)))
 
-    def _not_begun(self, child: _Child, how: str, words: str, *, by_signal: bool) -> None:
+    def _not_begun(self, child: Member, how: str, words: str, *, by_signal: bool) -> None:
         """One died before it could load a sample. Others get what it had if it was killed: by the kernel, for memory, say."""
         self._false_starts += 1
         if not by_signal or self._false_starts >= _MOST_FALSE_STARTS:
@@ -322,17 +313,17 @@ class Crew:
         if self._crashes == _MOST_CRASHES and self._fine is not None and not self._stream:
             self._again.appendleft(Task(self._fine.index, self._fine.how, probe=True))
 
-    def _given_up(self, task: Task, found: Finding) -> Iterator[SampleRecord]:
+    def _given_up(self, task: Task, found: Finding) -> Iterator[Answer]:
         """A sample that cannot be loaded: another process tells its names. Behind one of a stream nothing can be read."""
         if not self._stream:
             self._again.append(Task(task.index, How(load=False), found=found))
         else:
-            yield SampleRecord(task.index, findings=[found])
+            yield Answer(SampleRecord(task.index, findings=[found]))
             self._again.clear()
             self.cut_short = f"the stream cannot be read beyond sample {task.index}, which ends the process that reads it"
 
     # ------------------------------------------------------------------------------------------------ hanging
-    def _watch(self) -> Iterator[SampleRecord]:
+    def _watch(self) -> Iterator[Answer]:
         """Speak of samples that take long, and end those that take too long."""
         now = time.monotonic()
         for child in list(self._children):
@@ -346,13 +337,13 @@ class Crew:
             elif child.stood is None and took > self._limits.speak_after(self._spread):
                 self._speak(child, took)
 
-    def _left_its_pipe_open(self, child: _Child) -> bool:
+    def _left_its_pipe_open(self, child: Member) -> bool:
         """Whether it has ended and all that it answered was heard: a process that its code has forked holds the pipe."""
         if not has_ended(child.process.pid):
             return False
         return not any(key.data == (child, "answers") for key, _ in self._selector.select(0))
 
-    def _speak(self, child: _Child, took: float) -> None:
+    def _speak(self, child: Member, took: float) -> None:
         task = self._put_aside(child)
         end = format_seconds(self._limits.end_after(self._spread))
         LOG.warning(
@@ -360,7 +351,7 @@ class Crew:
             task.index, format_seconds(took), child.stood, end,
         )  # fmt: skip
 
-    def _put_aside(self, child: _Child) -> Task:
+    def _put_aside(self, child: Member) -> Task:
         """Note where a child stands; others get what it has besides."""
         child.stood = stack_of(child.process.pid, child.stack)
         task, *others = child.tasks
@@ -368,7 +359,7 @@ class Crew:
         child.tasks = deque([task])
         return task
 
-    def _ended(self, child: _Child, took: float) -> Iterator[SampleRecord]:
+    def _ended(self, child: Member, took: float) -> Iterator[Answer]:
         task = child.tasks[0] if child.stood is not None else self._put_aside(child)
         self._dismiss(child)
         text = f"it was ended after {format_seconds(took)}; {child.stood}"

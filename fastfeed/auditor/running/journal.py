@@ -1,15 +1,17 @@
 """The records of an audit in a file that grows, so that memory holds none of them and a killed audit can be continued.
 
-The first line says what is audited; each other one is a record, in the order in which they were made. In the end they are
-written to the report in the order of the samples. Where no report is asked for, the file has no name.
+The first line says what is audited; each other one is a record's row, in the order in which they were made. In the end they are
+written to the report, as it holds them, in the order of the samples. Where no report is asked for, the file has no name.
 """
 
 import fcntl
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
@@ -17,9 +19,11 @@ from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.auditor.running.offsets import Offsets
 from fastfeed.disk import disk_error, publish, remove
-from fastfeed.errors import DestinationBusy, DestinationOccupied
+from fastfeed.errors import DestinationBusy, DestinationError, DestinationOccupied
 
 SUFFIX = ".partial"
+_FLUSH_SECONDS = 0.25
+"""Records of less time than this are lost when the audit is killed: their samples are loaded again."""
 
 
 class Journal:
@@ -39,6 +43,8 @@ class Journal:
         self.report = None if report is None else os.path.abspath(report)
         self._starts = Offsets()
         """Where the record of a sample begins."""
+        self._writing, self._end, self._flushed = False, 0, 0.0
+        """Whether the file stands at its end, where that is, and when what was written has last reached the kernel."""
         self.notes: list[str] = []
         """Why what an earlier audit left here could not be continued; that there is no lock."""
         try:
@@ -92,7 +98,20 @@ class Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()
+        try:
+            with self._refusals():
+                self._file.close()
+        except DestinationError:
+            if error is None:  # else it is on its way already
+                raise
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """The system's refusals to write, as our errors."""
+        try:
+            yield
+        except OSError as error:
+            raise disk_error(f"the report: {error.strerror}", error.errno, self._folder()) from error
 
     # ------------------------------------------------------------------------------------------------ records
     def __len__(self) -> int:
@@ -101,28 +120,45 @@ class Journal:
     def __contains__(self, index: int) -> bool:
         return index in self._starts
 
-    def add(self, record: SampleRecord) -> None:
+    def add(self, record: SampleRecord, row: bytes | None = None) -> None:
         """Note a record; it replaces an earlier one of the same sample.
+
+        Args:
+            record: What is noted.
+            row: The record's as_row() as JSON, where that is at hand.
 
         Raises:
             DestinationError: The disk is full.
         """
-        try:
-            at = self._file.seek(0, os.SEEK_END)
-            self._file.write(json.dumps(record.as_json()).encode() + b"\n")
-            self._file.flush()
-        except OSError as error:
-            raise disk_error(f"the report: {error.strerror}", error.errno, self._folder()) from error
-        self._starts[record.index] = at
+        line = (json.dumps(record.as_row()).encode() if row is None else row) + b"\n"
+        with self._refusals():
+            if not self._writing:
+                self._end = self._file.seek(0, os.SEEK_END)
+                self._writing = True
+            self._file.write(line)
+            if time.monotonic() > self._flushed + _FLUSH_SECONDS:
+                self._file.flush()
+                self._flushed = time.monotonic()
+        self._starts[record.index] = self._end
+        self._end += len(line)
 
     def keep_below(self, count: int) -> None:
         """Forget kept records of samples that there are no more, and of what is no sample, which is noted anew."""
         self.kept -= self._starts.drop_from(count)
 
     def get(self, index: int) -> SampleRecord:
-        """The record of a sample that has one."""
-        self._file.seek(self._starts[index])
-        return SampleRecord.from_json(json.loads(self._file.readline()), CODES)
+        """The record of a sample that has one.
+
+        Raises:
+            DestinationError: The disk is full.
+        """
+        return SampleRecord.from_row(json.loads(self._line(self._starts[index])), CODES)
+
+    def _line(self, at: int) -> bytes:
+        with self._refusals():  # what waits in the buffer is written first
+            self._writing = False
+            self._file.seek(at)
+            return self._file.readline()
 
     def __iter__(self) -> Iterator[SampleRecord]:
         """All records, by position."""
@@ -147,10 +183,7 @@ class Journal:
             raise disk_error(f"{self.report}: {error.strerror}", error.errno, self._folder()) from error
 
     def _write(self, target: BinaryIO, more: Iterable[SampleRecord]) -> None:
-        for index in self._starts:
-            self._file.seek(self._starts[index])
-            target.write(self._file.readline())
-        target.writelines(json.dumps(record.as_json()).encode() + b"\n" for record in more)
+        target.writelines(json.dumps(record.as_json()).encode() + b"\n" for record in chain(self, more))
 
 
 def _lock(descriptor: int, report: str) -> list[str]:
@@ -168,7 +201,7 @@ def _lock(descriptor: int, report: str) -> list[str]:
 def _index(line: bytes) -> int | None:
     """The position in a record's line; None of one that is torn, or that a power cut has left as zeros."""
     try:
-        return int(json.loads(line)["index"]) if line.endswith(b"\n") else None
+        return int(json.loads(line)[0]) if line.endswith(b"\n") else None
     except ValueError:
         return None
 

@@ -7,6 +7,7 @@ import resource
 _PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
 _DATA = re.compile(rb"VmData:\s*(\d+) kB")
 _PAGE_BYTES = resource.getpagesize()
+_SAME_BYTES = 1 << 20
 _RESET_PEAK = b"5"
 """What /proc/self/clear_refs takes to forget the peak (Linux 4.0)."""
 
@@ -18,13 +19,15 @@ class Peak:
     """
 
     def __init__(self) -> None:
-        self._before_bytes = 0
+        self._before_bytes, self._told_by_usage = 0, False
         self._resident, self._status = _opened("/proc/self/statm"), _opened("/proc/self/status")
         self._reset: int | None = None
         try:
             self._reset = _opened("/proc/self/clear_refs", os.O_WRONLY)
         except OSError:  # a kernel without it: peaks stay unknown, and reports leave them out
             return
+        self.reset()
+        self._told_by_usage = abs(_used_bytes() - (self._stated_bytes() or 0)) < _SAME_BYTES
 
     def reset(self) -> None:
         """From here on."""
@@ -34,14 +37,25 @@ class Peak:
 
     def taken_bytes(self) -> int | None:
         """The peak since the reset, beyond what was there at that time; None where the kernel does not tell."""
-        found = _PEAK.search(os.pread(self._status, 1 << 14, 0)) if self._reset is not None else None
-        return None if found is None else max(0, int(found[1]) * 1024 - self._before_bytes)
+        if self._reset is None:
+            return None
+        peak = _used_bytes() if self._told_by_usage else self._stated_bytes()
+        return None if peak is None else max(0, peak - self._before_bytes)
+
+    def _stated_bytes(self) -> int | None:
+        found = _PEAK.search(os.pread(self._status, 1 << 14, 0))
+        return None if found is None else int(found[1]) * 1024
 
     def close(self) -> None:
         """Close its files."""
         for descriptor in (self._resident, self._status, self._reset):
             if descriptor is not None:
                 os.close(descriptor)
+
+
+def _used_bytes() -> int:
+    """The same figure at a tenth of the cost, but never less than the peak of the program that this process was before exec."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def limit(more_bytes: int) -> None:

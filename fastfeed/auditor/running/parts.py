@@ -2,12 +2,12 @@
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, Self
 
-from fastfeed.archive.catalog import Catalog, Place
+from fastfeed.archive.catalog import Catalog, Place, source_of_sample
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.index import SAMPLE
 from fastfeed.archive.regular import open_regular
@@ -66,19 +66,19 @@ class Part:
         else:
             files = PlainFiles(spec.path, spec.index)
             self.catalog, self.reader = files, FileReader(files)
-        self._labelled = self.catalog.index.has(SAMPLE, "label")
+        self._labels = self.catalog.index.array(SAMPLE, "label") if self.catalog.index.has(SAMPLE, "label") else None
 
     def __len__(self) -> int:
         return len(self.catalog)
 
-    def source(self, position: int) -> str | None:
+    def source(self, position: int, places: Iterable[Place] | None = None) -> str | None:
         """Path below the source of a sample's image, else of its first file; surrogate-escaped."""
-        found = self.catalog.source(position)
+        found = source_of_sample(self.catalog, position, places)
         return escape(found) if found else None
 
     def label(self, position: int) -> str | None:
         """The name of a sample's class, else its number."""
-        number = self.catalog.label(position) if self._labelled else -1
+        number = -1 if self._labels is None else int(self._labels[position])
         if number < 0:
             return None
         names = self.catalog.classes

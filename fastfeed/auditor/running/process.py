@@ -10,6 +10,7 @@ from itertools import islice, takewhile
 from typing import Any, Protocol
 
 from fastfeed.auditor.running import child
+from fastfeed.auditor.running.nursery import Nursery
 from fastfeed.config import package_folder
 from fastfeed.packer.crew import start_worker
 from fastfeed.packer.rows import fork
@@ -90,12 +91,44 @@ class Forked:
         return os.waitstatus_to_exitcode(status)
 
 
-Start = Callable[[], Process]
+class Start(Protocol):
+    """Starts children of one target."""
+
+    def __call__(self) -> Process:
+        """A child.
+
+        Raises:
+            WorkerDied: None can be started.
+        """
+
+    def close(self) -> None:
+        """End what it keeps for starting them."""
+
+
+class _Single:
+    """Starts each by itself.
+
+    Args:
+        start: Starts one.
+    """
+
+    def __init__(self, start: Callable[[], Process]) -> None:
+        self._start = start
+
+    def __call__(self) -> Process:
+        """A child."""
+        return self._start()
+
+    def close(self) -> None:
+        """Nothing is kept."""
 
 
 def starter(spec: Mapping[str, object], dataset: Any, tokenizer: Any = None) -> Start:  # noqa: ANN401 - any of them
-    """What starts children for a target: forks where they must inherit something that is alive."""
-    return (lambda: Forked(dataset, tokenizer)) if "live" in spec or tokenizer is not None else Fresh
+    """What starts children for a target: forks of this process where they must inherit something that is alive."""
+    if "live" in spec or tokenizer is not None:
+        return _Single(lambda: Forked(dataset, tokenizer))
+    foreign = "object" in spec or spec.get("tokenizer") is not None
+    return _Single(Fresh) if foreign else Nursery()
 
 
 def stack_of(pid: int, descriptor: int) -> str:

@@ -57,7 +57,7 @@ class Stored:
 
     @staticmethod
     def _name(record: SampleRecord, part: Part, position: int, places: Sequence[Place]) -> None:
-        record.path = part.source(position)
+        record.path = part.source(position, places)
         record.label, record.split = part.label(position), part.split(record.path)
         if part.spec.kind != FILES:
             record.key, record.shard = part.catalog.key(position), places[0].shard

@@ -71,6 +71,30 @@ def test_metadata_and_profiles():
     assert walk(with_segment(jpeg(), 0xE2, b"ICC_PROFILE\0\x02\x03" + bytes(100))).icc_broken
 
 
+@pytest.mark.parametrize("data", [jpeg(), jpeg(progressive=True), scan_bomb(120), jpeg() + b"junk", cut(jpeg(), 0.95)])
+def test_a_walk_that_believes_the_end_finds_the_same_in_what_is_one_picture(data):
+    assert walk(data, thorough=False) == walk(data)
+
+
+def test_a_walk_that_believes_the_end_takes_two_pictures_for_one_unless_the_header_speaks_of_them():
+    one, index = jpeg(), with_segment(jpeg(), 0xE2, b"MPF\0" + bytes(80))
+    assert walk(one + one, thorough=False).eoi == 2 * len(one) - 2
+    assert walk(one + one).eoi == len(one) - 2
+    assert walk(index + one).has_pictures and walk(index + one, thorough=False).eoi == len(index) - 2
+
+
+def test_a_scan_of_one_component_of_three_is_not_the_last():
+    data = jpeg()
+    at = data.index(b"\xff\xda") + 4
+    first = data[:at] + b"\x01" + data[at + 1 : -2] + data[at - 4 :]
+    assert walk(first, thorough=False).scans == walk(first).scans == 2
+
+
+def test_exif_lies_in_app1():
+    assert not walk(jpeg()).has_exif
+    assert walk(with_segment(jpeg(), 0xE1, b"Exif\0\0")).has_exif
+
+
 def test_tables_that_are_missing():
     assert not walk(without_segments(jpeg(), 0xC4)).has_huffman
     assert not walk(without_segments(jpeg(), 0xDB)).has_quantisation

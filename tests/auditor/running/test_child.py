@@ -1,3 +1,4 @@
+import json
 import os
 import select
 import subprocess
@@ -5,6 +6,8 @@ import sys
 
 from auditing import program
 
+from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.auditor.running.process import Fresh
 from fastfeed.auditor.running.subject import HOW, How
 from fastfeed.source import wire
@@ -16,7 +19,7 @@ class Talk:
     """A child, and what it answers."""
 
     def __init__(self, spec, memory_bytes=None):
-        self.process, self._unread, self._waiting = Fresh(), wire.Unread(), []
+        self.process, self._unread, self._waiting = Fresh(), b"", []
         self.say({"spec": spec, "memory_bytes": memory_bytes})
 
     def __enter__(self):
@@ -34,11 +37,16 @@ class Talk:
             assert ready, "the child says nothing"
             data = os.read(self.process.answers, 1 << 16)
             assert data, os.read(self.process.words, 1 << 16).decode()
-            self._waiting += [message.head for message in self._unread.feed(data)]
-        return self._waiting.pop(0)
+            *lines, self._unread = (self._unread + data).split(b"\n")
+            self._waiting += map(json.loads, lines)
+        answer = self._waiting.pop(0)
+        if isinstance(answer, dict):
+            return answer
+        record = SampleRecord.from_row(answer, CODES)
+        return {"event": "loaded", "index": record.index, "record": record.as_json()}
 
     def load(self, index, how=HOW):
-        self.say({"index": index, "how": how})
+        self.say({"indices": [index], "how": how})
         return self.hear()
 
 
@@ -52,11 +60,20 @@ def test_it_tells_how_many_there_are_and_loads_what_it_is_told(tmp_path):
         assert "times" in child.load(7, How(load=False))["record"]
 
 
+def test_of_many_that_it_is_told_each_is_answered_before_the_next_is_begun(tmp_path):
+    with Talk({"object": program(tmp_path, "if index == 5:\n    os._exit(3)")}) as child:
+        child.hear()
+        child.say({"indices": [3, 4, 5, 6], "how": HOW})
+        assert [child.hear()["index"] for _ in range(2)] == [3, 4]
+        assert os.read(child.process.answers, 1) == b""
+    assert child.code == 3
+
+
 def test_without_a_parent_it_ends_before_it_runs_foreign_code(tmp_path):
     """Its parent died before it could ask to be killed with it: here the number is another's."""
     done = tmp_path / "done"
     name = program(tmp_path, f"open({str(done)!r}, 'w')")
-    order = wire.encode({"spec": {"object": name}, "memory_bytes": None}) + wire.encode({"index": 0, "how": HOW})
+    order = wire.encode({"spec": {"object": name}, "memory_bytes": None}) + wire.encode({"indices": [0], "how": HOW})
     code = "import sys; from fastfeed.auditor.running.child import main; main()"
     for parent, ends, loaded in ((1, 1, False), (os.getpid(), 0, True)):
         command = [sys.executable, "-c", code, str(parent)]

@@ -36,15 +36,6 @@ def run(crew, indices):
         return {record.index: record for record in crew.run(Task(index) for index in indices)}
 
 
-@pytest.mark.parametrize(("seconds", "ahead"), [(0.001, 8), (0.05, 2), (3.0, 1)])
-def test_the_longer_samples_take_the_fewer_a_child_has(seconds, ahead):
-    crew = crew_of("none.py:make")
-    assert crew._usual_ahead() == 2
-    for _ in range(30):
-        crew._spread.add(seconds)
-    assert crew._usual_ahead() == ahead
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(("does", "code", "words"), [(does, *told) for does, told in EACH.items()], ids=list(EACH))
 def test_exactly_one_sample_is_named_and_the_others_are_loaded(tmp_path, does, code, words):

@@ -1,4 +1,7 @@
 import json
+import os
+import tempfile
+import time
 
 import pytest
 from auditing import lines_of
@@ -43,6 +46,41 @@ def test_a_later_record_replaces_one(report):
         assert len(journal) == 1 and journal.get(1).path == "new"
         journal.publish()
     assert [line["path"] for line in lines_of(report)] == ["new"]
+
+
+def test_a_record_that_is_at_hand_as_a_row_is_kept_so(report):
+    with Journal(str(report), IDENTITY) as journal:
+        journal.add(record(2), json.dumps(record(2).as_row()).encode())
+        journal.add(record(0))
+        assert list(journal) == [record(0), record(2)]
+        journal.add(record(1))
+        assert journal.get(1) == record(1)
+
+
+def test_records_reach_the_file_while_an_audit_goes_on(report):
+    with Journal(str(report), IDENTITY) as journal:
+        journal.add(record(0))
+        deadline = time.monotonic() + 20
+        while (report.parent / (report.name + SUFFIX)).read_bytes().count(b"\n") < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            journal.add(record(1))
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("steps", [(), ("add",), ("add", "get")], ids=["closing", "adding", "reading"])
+def test_a_full_disk_is_told_as_such(monkeypatch, steps):
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: os.fdopen(os.open("/dev/full", os.O_RDWR), "r+b"))
+    with pytest.raises(DestinationError, match="No space left"):
+        used(Journal(None, IDENTITY), steps)
+
+
+def used(journal, steps):
+    """Add a record, get it, close the journal."""
+    with journal:
+        if "add" in steps:
+            journal.add(record(0))
+        if "get" in steps:
+            journal.get(0)
 
 
 def test_without_a_report_nothing_is_left(tmp_path, monkeypatch):

@@ -25,6 +25,13 @@ def test_the_peak_is_that_of_a_sample():
     assert second < 4
 
 
+def test_the_peak_of_the_program_before_exec_is_not_that_of_a_sample():
+    peak = "from fastfeed.auditor.running.memory import Peak; peak = Peak(); peak.reset(); print(peak.taken_bytes() >> 20)"
+    code = f"import os, sys\ndata = bytearray(200 << 20)\nos.execv(sys.executable, [sys.executable, '-c', {peak!r}])"
+    (taken,) = map(int, said(code))
+    assert taken < 4
+
+
 def test_beyond_the_limit_nothing_can_be_allocated():
     code = (
         "from fastfeed.auditor.running import memory\n"

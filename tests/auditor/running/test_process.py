@@ -1,7 +1,7 @@
+import json
 import os
 import signal
 import time
-from typing import Any
 
 import pytest
 from auditing import children, program
@@ -25,14 +25,13 @@ def deeply():
 def begun(process, spec):
     """A child at its first sample; the descriptor of its stack."""
     os.write(process.orders, wire.encode({"spec": spec, "memory_bytes": None}))
-    unread = wire.Unread()
-    heads: list[dict[str, Any]] = []
-    while not heads:
+    said = b""
+    while not said.endswith(b"\n"):
         data = os.read(process.answers, 1 << 16)
         assert data, os.read(process.words, 1 << 16).decode()
-        heads += [message.head for message in unread.feed(data)]
-    os.write(process.orders, wire.encode({"index": 0, "how": (True, True, False, True)}))
-    return heads[0]["stack"]
+        said += data
+    os.write(process.orders, wire.encode({"indices": [0], "how": (True, True, False, True)}))
+    return json.loads(said)["stack"]
 
 
 def standing(process, descriptor):
