@@ -22,6 +22,8 @@ from fastfeed.disk import disk_error, publish, remove
 from fastfeed.errors import DestinationBusy, DestinationError, DestinationOccupied
 
 SUFFIX = ".partial"
+_FORMAT = 2
+"""Of its lines: another number wherever older ones could not be continued."""
 _FLUSH_SECONDS = 0.25
 """Records of less time than this are lost when the audit is killed: their samples are loaded again."""
 
@@ -48,7 +50,7 @@ class Journal:
         self.notes: list[str] = []
         """Why what an earlier audit left here could not be continued; that there is no lock."""
         try:
-            self._file = self._open(json.loads(json.dumps(identity)))
+            self._file = self._open(json.loads(json.dumps({**identity, "format": _FORMAT})))
         except OSError as error:
             raise disk_error(f"{error.filename or report}: {error.strerror}", error.errno, self._folder()) from error
         self.kept = len(self._starts)
