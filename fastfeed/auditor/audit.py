@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fastfeed.auditor.asked import AuditConfig, AuditOptions, audit_config
@@ -256,14 +257,22 @@ class _Job:
             self.notes.append("with --fast not all that the baseline knows can be found again: the rest counts as gone")
         others = len(self.target.before)
         audited = summary.records - others
-        part = self.count is not None and 0 < audited < self.count
+        drawn = self.count is not None and 0 < audited < self.count and self._is_drawn(audited)
         return AuditResult(
-            target=self.target.name, what=self.target.what, kind=self.target.kind, samples=self.count or 0,
-            notes=tuple(self.notes), workers=self.workers, fast=self.config.fast, complete=self.complete,
-            report=self.journal.report if self.complete else None, seconds=time.monotonic() - self.began, **self._judged(),
+            target=self.target.name, what=self.target.what, kind=self.target.kind, splits=self.target.splits,
+            samples=self.count or 0, notes=tuple(self.notes), workers=self.workers, fast=self.config.fast,
+            complete=self.complete, report=self.journal.report if self.complete else None,
+            seconds=time.monotonic() - self.began, **self._judged(),
             compared=None if baseline is None else baseline.compared(whole=audited == self.count),
-            **summary.facts(others=others, at_most=at_most(bad, audited) if part else None),
+            **summary.facts(others=others, at_most=at_most(bad, audited) if drawn else None),
         )  # fmt: skip
+
+    def _is_drawn(self, audited: int) -> bool:
+        """Whether those that were audited are a random part: what was taken over may have been begun in order."""
+        drawn = sum(index in self.journal for index in islice(self._order(), audited)) == audited
+        if not drawn:
+            self.notes.append("not all that was audited was drawn at random: it tells nothing of the samples that were not")
+        return drawn
 
     def _judged(self) -> dict[str, Any]:
         """The fields of AuditResult that are about times."""
