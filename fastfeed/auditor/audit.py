@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from itertools import islice
@@ -14,7 +14,7 @@ from fastfeed.auditor.judging.judge import judge_ledger
 from fastfeed.auditor.judging.ledger import Ledger
 from fastfeed.auditor.judging.noise import Beat, Noise
 from fastfeed.auditor.places import prove_places
-from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.report.baseline import Baseline
 from fastfeed.auditor.report.gather import Gathered
 from fastfeed.auditor.result import AuditResult, Costliest, Summary
@@ -169,8 +169,9 @@ class _Job:
     def _judge(self) -> None:
         """Find what is slow. It is measured again in processes that have not loaded it before."""
         with self._crew() as crew:
-            remeasure = None if self._stream else crew.measured
-            self._verdict = judge_ledger(self._times, remeasure, noise=Noise(self._beats))
+            again = _Again(crew, self.progress)
+            self._verdict = judge_ledger(self._times, None if self._stream else again, noise=Noise(self._beats))
+            again.finish()
         self._note((index, found) for index, findings in self._verdict.findings.items() for found in findings)
         self.notes += self._verdict.notes
 
@@ -280,6 +281,32 @@ class _Job:
         assert verdict is not None
         costliest = [Costliest(self.journal.get(one.index).name, one.seconds, one.part, one.cumulative) for one in verdict.top]
         return {"costs": tuple(verdict.sentences()), "costliest": tuple(costliest), "judged": verdict.as_json()}
+
+
+class _Again:
+    """Measures samples again, and tells how far it is: that may take minutes, in which nothing else is heard.
+
+    Args:
+        crew: Does it.
+        progress: Hears of it, once there is anything to measure.
+    """
+
+    def __init__(self, crew: Crew, progress: Progress) -> None:
+        self._crew, self._progress, self._begun = crew, progress, False
+
+    def __call__(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
+        """One round."""
+        if not self._begun:
+            self._progress.start("measure", None, None)
+            self._begun = True
+        found = self._crew.measured(indices, cold=cold)
+        self._progress.advance(len(indices), 0)
+        return found
+
+    def finish(self) -> None:
+        """All rounds are over."""
+        if self._begun:
+            self._progress.finish()
 
 
 def _numbers() -> Iterator[int]:

@@ -273,6 +273,32 @@ def test_after_a_kill_the_same_call_goes_on(tmp_path):
     assert not (tmp_path / "report.jsonl.partial").exists()
 
 
+class Heard:
+    """Progress as (stage, samples) of each stage."""
+
+    def __init__(self):
+        self.stages, self.open = [], 0
+
+    def start(self, stage, items, size_bytes):
+        self.stages.append([stage, 0])
+        self.open += 1
+
+    def advance(self, items, size_bytes):
+        self.stages[-1][1] += items
+
+    def finish(self):
+        self.open -= 1
+
+
+def test_measuring_again_is_heard_of(tmp_path):
+    heard, quiet = Heard(), Heard()
+    fastfeed.audit(program(tmp_path, "if index == 5:\n    time.sleep(0.1)"), progress=heard, workers=1)
+    assert [stage for stage, _ in heard.stages] == ["audit", "measure"] and heard.open == 0
+    assert heard.stages[0][1] == 40 and heard.stages[1][1] >= 3, "the suspect, three times"
+    fastfeed.audit(program(tmp_path, "pass", name="quiet"), progress=quiet, workers=1, sample=1)
+    assert [stage for stage, _ in quiet.stages] == ["audit"] and quiet.open == 0
+
+
 def interrupted(report, name, indices):
     """What an audit of a Python dataset leaves that was interrupted behind these samples."""
     identity = {"target": name, "digest": None, "fast": False, "hidden": False, "tokenizer": None, "rows": asdict(RowConfig())}
