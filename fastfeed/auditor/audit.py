@@ -2,9 +2,10 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fastfeed.auditor.asked import AuditConfig, AuditOptions, audit_config
@@ -13,7 +14,7 @@ from fastfeed.auditor.judging.judge import judge_ledger
 from fastfeed.auditor.judging.ledger import Ledger
 from fastfeed.auditor.judging.noise import Beat, Noise
 from fastfeed.auditor.places import prove_places
-from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.report.baseline import Baseline
 from fastfeed.auditor.report.gather import Gathered
 from fastfeed.auditor.result import AuditResult, Costliest, Summary
@@ -168,8 +169,9 @@ class _Job:
     def _judge(self) -> None:
         """Find what is slow. It is measured again in processes that have not loaded it before."""
         with self._crew() as crew:
-            remeasure = None if self._stream else crew.measured
-            self._verdict = judge_ledger(self._times, remeasure, noise=Noise(self._beats))
+            again = _Again(crew, self.progress)
+            self._verdict = judge_ledger(self._times, None if self._stream else again, noise=Noise(self._beats))
+            again.finish()
         self._note((index, found) for index, findings in self._verdict.findings.items() for found in findings)
         self.notes += self._verdict.notes
 
@@ -256,14 +258,22 @@ class _Job:
             self.notes.append("with --fast not all that the baseline knows can be found again: the rest counts as gone")
         others = len(self.target.before)
         audited = summary.records - others
-        part = self.count is not None and 0 < audited < self.count
+        drawn = self.count is not None and 0 < audited < self.count and self._is_drawn(audited)
         return AuditResult(
-            target=self.target.name, what=self.target.what, kind=self.target.kind, samples=self.count or 0,
-            notes=tuple(self.notes), workers=self.workers, fast=self.config.fast, complete=self.complete,
-            report=self.journal.report if self.complete else None, seconds=time.monotonic() - self.began, **self._judged(),
+            target=self.target.name, what=self.target.what, kind=self.target.kind, splits=self.target.splits,
+            samples=self.count or 0, notes=tuple(self.notes), workers=self.workers, fast=self.config.fast,
+            complete=self.complete, report=self.journal.report if self.complete else None,
+            seconds=time.monotonic() - self.began, **self._judged(),
             compared=None if baseline is None else baseline.compared(whole=audited == self.count),
-            **summary.facts(others=others, at_most=at_most(bad, audited) if part else None),
+            **summary.facts(others=others, at_most=at_most(bad, audited) if drawn else None),
         )  # fmt: skip
+
+    def _is_drawn(self, audited: int) -> bool:
+        """Whether those that were audited are a random part: what was taken over may have been begun in order."""
+        drawn = sum(index in self.journal for index in islice(self._order(), audited)) == audited
+        if not drawn:
+            self.notes.append("not all that was audited was drawn at random: it tells nothing of the samples that were not")
+        return drawn
 
     def _judged(self) -> dict[str, Any]:
         """The fields of AuditResult that are about times."""
@@ -271,6 +281,32 @@ class _Job:
         assert verdict is not None
         costliest = [Costliest(self.journal.get(one.index).name, one.seconds, one.part, one.cumulative) for one in verdict.top]
         return {"costs": tuple(verdict.sentences()), "costliest": tuple(costliest), "judged": verdict.as_json()}
+
+
+class _Again:
+    """Measures samples again, and tells how far it is: that may take minutes, in which nothing else is heard.
+
+    Args:
+        crew: Does it.
+        progress: Hears of it, once there is anything to measure.
+    """
+
+    def __init__(self, crew: Crew, progress: Progress) -> None:
+        self._crew, self._progress, self._begun = crew, progress, False
+
+    def __call__(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
+        """One round."""
+        if not self._begun:
+            self._progress.start("measure", None, None)
+            self._begun = True
+        found = self._crew.measured(indices, cold=cold)
+        self._progress.advance(len(indices), 0)
+        return found
+
+    def finish(self) -> None:
+        """All rounds are over."""
+        if self._begun:
+            self._progress.finish()
 
 
 def _numbers() -> Iterator[int]:

@@ -66,7 +66,10 @@ class Clock:
             self._time = StageTime(wall / 1e9, cpu / 1e9, 0.0)  # most uses: looking would take as long as what there is to see
             return
         delay, faults = self._slow()
-        waited = None if delay is None or began_delay is None else max(0.0, delay - began_delay)
+        waited = None if delay is None or began_delay is None else delay - began_delay
+        if waited is not None:
+            # A processor may be lost between the readings of two clocks: then it was waited for outside of the wall's time.
+            waited = max(0.0, min(waited, (wall if self._process else wall - cpu) / 1e9))
         self._time = StageTime(wall / 1e9, cpu / 1e9, waited, faults - began_faults)
 
     def _cpu(self) -> int:

@@ -119,6 +119,8 @@ class AuditResult:
     """The file that holds a record of each sample."""
     notes: tuple[str, ...]
     seconds: float
+    splits: tuple[str, ...] = ()
+    """Folders in the target that are splits: each is opened by itself."""
     compared: Compared | None = None
     """With a baseline; then found, flagged and errors count only what is new."""
 

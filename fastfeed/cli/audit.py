@@ -1,5 +1,6 @@
 """``fastfeed audit TARGET``: which samples are slow or broken."""
 
+import os
 from typing import Any
 
 import click
@@ -57,7 +58,7 @@ def command(output: Output, *, target: str, fail_on: str, **options: Any) -> int
     """  # noqa: D301 - \b is click's mark for lines to keep
     from fastfeed.auditor.audit import audit  # noqa: PLC0415 - --help stays cold
 
-    output.after_interrupt = _after_interrupt(options["jsonl"])
+    output.after_interrupt = lambda: _after_interrupt(options["jsonl"])
     given = {name: value for name, value in options.items() if value is not None and value != ()}
     if "fields" in given:
         given["field"] = pairs(given.pop("fields"), "field")
@@ -77,4 +78,6 @@ def command(output: Output, *, target: str, fail_on: str, **options: Any) -> int
 def _after_interrupt(jsonl: str | None) -> str:
     if jsonl is None:
         return "Nothing is kept: with --jsonl FILE the same command would continue."
+    if not os.path.exists(f"{jsonl}.partial"):
+        return "No sample was loaded yet."
     return f"What was done is kept in {jsonl}.partial: run the same command again, it continues."

@@ -87,7 +87,11 @@ class _Plain:
             done, all_of = (self._items, self._of) if self._of_bytes is None else (self._bytes, self._of_bytes)
             if all_of and done:
                 left = f", {format_seconds(passed * max(0, all_of - done) / done)} left"
-            noun = "samples" if self._stage == "audit" or (self._stage == "pack" and self._of_bytes is None) else "files"
+            noun = (
+                "samples"
+                if self._stage in {"audit", "measure"} or (self._stage == "pack" and self._of_bytes is None)
+                else "files"
+            )
             of = f" of {self._of:,}" if self._of is not None else ""
             rates = f"{self._items / passed:,.0f}/s, {format_size(self._bytes / passed)}/s"
             print(

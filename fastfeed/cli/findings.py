@@ -1,5 +1,6 @@
 """The result of an audit for people: how much there is, what was found and what to do, what loading costs."""
 
+import os
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -133,5 +134,12 @@ def _steps(result: "AuditResult", skip_list: str | None) -> Iterator[str]:
         yield f"fastfeed pack {target} DST --exclude {shlex.quote(bad)}"
     if result.kind == "python" and (result.errors or skip_list):
         yield f"DataLoader(..., skip={bad!r})"
-    elif result.kind != "table" and (result.errors or skip_list):  # a table is packed, and then opened
-        yield f"ds = fastfeed.open({result.target!r}, skip={bad!r})"
+    elif result.errors or skip_list:
+        yield from (f"ds = fastfeed.open({place!r}, skip={bad!r})" for place in _opened(result))
+
+
+def _opened(result: "AuditResult") -> list[str]:
+    """What can be opened with a skip list of this audit. A table, and a folder of splits, is packed first."""
+    if result.kind == "table" or (result.kind == "folder" and result.splits):
+        return []
+    return [os.path.join(result.target, split) for split in result.splits] or [result.target]

@@ -273,16 +273,57 @@ def test_after_a_kill_the_same_call_goes_on(tmp_path):
     assert not (tmp_path / "report.jsonl.partial").exists()
 
 
+class Heard:
+    """Progress as (stage, samples) of each stage."""
+
+    def __init__(self):
+        self.stages, self.open = [], 0
+
+    def start(self, stage, items, size_bytes):
+        self.stages.append([stage, 0])
+        self.open += 1
+
+    def advance(self, items, size_bytes):
+        self.stages[-1][1] += items
+
+    def finish(self):
+        self.open -= 1
+
+
+def test_measuring_again_is_heard_of(tmp_path):
+    heard, quiet = Heard(), Heard()
+    fastfeed.audit(program(tmp_path, "if index == 5:\n    time.sleep(0.1)"), progress=heard, workers=1)
+    assert [stage for stage, _ in heard.stages] == ["audit", "measure"] and heard.open == 0
+    assert heard.stages[0][1] == 40 and heard.stages[1][1] >= 3, "the suspect, three times"
+    fastfeed.audit(program(tmp_path, "pass", name="quiet"), progress=quiet, workers=1, sample=1)
+    assert [stage for stage, _ in quiet.stages] == ["audit"] and quiet.open == 0
+
+
+def interrupted(report, name, indices):
+    """What an audit of a Python dataset leaves that was interrupted behind these samples."""
+    identity = {"target": name, "digest": None, "fast": False, "hidden": False, "tokenizer": None, "rows": asdict(RowConfig())}
+    with Journal(str(report), identity) as journal:
+        for index in indices:
+            journal.add(SampleRecord(index))
+
+
+def test_what_was_begun_in_order_is_no_random_part(tmp_path):
+    name, report = program(tmp_path, "pass"), tmp_path / "report.jsonl"
+    drawn = fastfeed.audit(name, jsonl=report, sample=5)
+    assert drawn.audited == 5 and drawn.at_most is not None
+    interrupted(report, name, range(20))
+    mixed = fastfeed.audit(name, jsonl=report, sample=5)
+    assert 20 < mixed.audited < 26 and mixed.at_most is None
+    assert any("not all that was audited was drawn at random" in note for note in mixed.notes)
+
+
 def test_a_dataset_that_has_become_shorter_has_no_records_of_what_is_gone(tmp_path):
     report, size = tmp_path / "report.jsonl", tmp_path / "size"
     name = program(tmp_path, "pass")
     (tmp_path / "bad.py").write_text(
         (tmp_path / "bad.py").read_text() + f"\ndef make():\n    return Bad(int(open({str(size)!r}).read()))\n"
     )
-    identity = {"target": name, "digest": None, "fast": False, "hidden": False, "tokenizer": None, "rows": asdict(RowConfig())}
-    with Journal(str(report), identity) as journal:
-        for index in range(30):
-            journal.add(SampleRecord(index))
+    interrupted(report, name, range(30))
     size.write_text("10")
     result = fastfeed.audit(name, jsonl=report)
     assert (result.samples, result.audited) == (10, 10)

@@ -85,10 +85,20 @@ def test_the_kernels_own_figures_are_read(tmp_path):
     path = tmp_path / "schedstat"
     path.write_text("5000000 1000000000 7\n")
     with Clock(schedstat=str(path)) as clock:
-        path.write_text("9000000 1250000000 9\n")
+        time.sleep(0.03)
+        path.write_text("9000000 1025000000 9\n")
+    assert clock.time.delay == pytest.approx(0.025)
+    assert clock.time.blocked == pytest.approx(clock.time.wall - clock.time.cpu - 0.025)
+
+
+def test_nothing_waits_longer_than_it_takes(tmp_path):
+    path = tmp_path / "schedstat"
+    path.write_text("5000000 1000000000 7\n")
+    with Clock(schedstat=str(path)) as clock:
         time.sleep(0.001)  # the kernel is asked where there was time to wait
-    assert clock.time.delay == pytest.approx(0.25)
-    assert clock.time.blocked == 0.0
+        path.write_text("9000000 2000000000 9\n")  # as where a processor was lost between the reading of two clocks
+    assert clock.time.delay == pytest.approx(max(0.0, clock.time.wall - clock.time.cpu))
+    assert clock.time.blocked == pytest.approx(0.0, abs=1e-9)
 
 
 def test_other_threads_count_where_asked():

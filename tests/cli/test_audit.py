@@ -12,6 +12,7 @@ from commands import command_line, done, environment, on_a_terminal, record, ref
 from helpers import make_photos
 
 from fastfeed.auditor.result import AuditResult
+from fastfeed.cli import audit
 from fastfeed.sample import SkipList
 
 
@@ -108,6 +109,14 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path):
     assert process.returncode == 130
     assert f"What was done is kept in {report}.partial: run the same command again, it continues." in " ".join(told.split())
     assert "taken over from an audit that was interrupted" in " ".join(done("audit", name, "--jsonl", report).split())
+
+
+def test_what_is_kept_is_told_only_where_something_is(tmp_path: Path):
+    report = str(tmp_path / "report.jsonl")
+    assert "Nothing is kept" in audit._after_interrupt(None)
+    assert audit._after_interrupt(report) == "No sample was loaded yet."
+    Path(f"{report}.partial").touch()
+    assert f"kept in {report}.partial" in audit._after_interrupt(report)
 
 
 @pytest.mark.long

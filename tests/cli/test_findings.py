@@ -94,6 +94,15 @@ def test_what_comes_next(capsys):
     assert "fastfeed pack /data/x DST --exclude s.jsonl" in shown(capsys, result(sample(0)), skip_list="s.jsonl")
 
 
+def test_splits_are_opened_one_by_one_once_they_are_packed(capsys):
+    splits = {"skip_list": "s.jsonl"}
+    packed = shown(capsys, result(sample(0), kind="packed", splits=("train", "val")), **splits)
+    assert "fastfeed.open('/data/x/train', skip='s.jsonl')" in packed
+    assert "fastfeed.open('/data/x/val', skip='s.jsonl')" in packed and "open('/data/x'," not in packed
+    files = shown(capsys, result(sample(0), kind="folder", splits=("train", "val")), **splits)
+    assert files.endswith("fastfeed pack /data/x DST --exclude s.jsonl")
+
+
 @pytest.mark.parametrize(
     ("codes", "facts", "steps"),
     [

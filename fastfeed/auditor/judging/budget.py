@@ -13,7 +13,7 @@ def affordable(table: Table, found: list[Suspect], cuts: Cuts) -> tuple[list[Sus
     Args:
         table: The first measurement, which tells what another one takes.
         found: The costliest first.
-        cuts: Says how much may be measured. The costliest sample is measured in any case.
+        cuts: Says how much may be measured. The costliest one that is measured may take longer.
     """
     if not found:
         return [], []
@@ -23,7 +23,8 @@ def affordable(table: Table, found: list[Suspect], cuts: Cuts) -> tuple[list[Sus
     chosen: set[int] = set()
     for row in dict.fromkeys(suspect.row for suspect in found):
         price = cuts.repeats * (float(seconds[row]) + beside)
-        if len(chosen) < cuts.most_suspects and (price <= budget or not chosen):
+        allowed = budget if chosen else max(budget, cuts.longest_repeat_seconds)
+        if len(chosen) < cuts.most_suspects and price <= allowed:
             chosen.add(row)
             budget -= price
     return [one for one in found if one.row in chosen], [one for one in found if one.row not in chosen]

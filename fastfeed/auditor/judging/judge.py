@@ -27,7 +27,7 @@ from fastfeed.auditor.record import SampleRecord
 from fastfeed.units import format_count
 
 _QUIET = Noise()
-_TOO_MANY = "measuring it again would have taken too long, and others cost more"
+_TOO_MANY = "measuring it again would have taken too long"
 
 
 def judge(records: Iterable[SampleRecord], remeasure: Remeasure | None, *, noise: Noise = _QUIET) -> Verdict:
@@ -116,7 +116,7 @@ def _notes(table: Table, noise: Noise, outcomes: dict[int, Outcome]) -> list[str
         )
     left = sum(outcome.why == _TOO_MANY for outcome in outcomes.values())
     if left:
-        notes.append(f"{format_count(left, 'suspect')} of {len(outcomes):,} cost less than the others: not measured again")
+        notes.append(f"{format_count(left, 'suspect')} of {len(outcomes):,} not measured again: that would have taken too long")
     once = sum(outcome.code is STALL_ONCE for outcome in outcomes.values())
     if once:
         notes.append(f"{format_count(once, 'sample')} stalled once and not again: no fault of theirs")

@@ -38,7 +38,9 @@ class Cuts:
     least_repeat_seconds: float = 60.0
     """Measuring again may always take so long (computing and being blocked, as the first time) ..."""
     repeat_part: float = 0.3
-    """... or so large a part of what all samples took, where that is more."""
+    """... or so large a part of what all samples took, where that is more. The costliest sample may take longer, but not ..."""
+    longest_repeat_seconds: float = 600.0
+    """... than this: nobody waits an hour to hear that a sample of twenty minutes was no stall."""
 
     def raised(self) -> "Cuts":
         """For a machine on which clocks move by themselves: higher cuts, and more repeats."""

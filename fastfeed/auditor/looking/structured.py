@@ -94,6 +94,7 @@ def _table(text: str, extension: str) -> list[Finding]:
     delimiter = max(_TABLES[extension], key=first.count)  # the first of equals
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     width, odd, examples = 0, 0, list[str]()
+    before = csv.field_size_limit(len(text) + 1)  # of the module, not of tables: other readers take cells of any length
     try:
         for row in rows:
             width = width or len(row)
@@ -102,6 +103,8 @@ def _table(text: str, extension: str) -> list[Finding]:
                 examples += [f"line {rows.line_num} has {len(row)}"] if odd <= _SHOWN else []
     except csv.Error as error:
         return [Finding(textcodes.CSV_BAD, f"line {rows.line_num}: {error}")]
+    finally:
+        csv.field_size_limit(before)
     if not odd:
         return []
     return [Finding(textcodes.CSV_RAGGED, f"{format_count(odd, 'row')} of others than {width} cells: {', '.join(examples)}")]

@@ -15,9 +15,10 @@ _HINT = "Give the file that an earlier audit wrote with --jsonl."
 
 
 class Baseline:
-    """An earlier report. A finding is known if the same sample (by path, else key, else position) had one of the same code.
+    """An earlier report. A finding is known if the same sample had one of the same code.
 
-    A sample that had findings takes some 200 bytes, others nothing.
+    A sample is known by its split and path, else its key, else its position.
+    One that had findings takes some 200 bytes, others none.
 
     Args:
         path: The file that audit(jsonl=) wrote.
@@ -44,9 +45,9 @@ class Baseline:
     def _take(self, line: bytes, number: int) -> None:
         try:
             found = json.loads(line)
-            name = _name(found.get("path"), found.get("key"), found["index"])
+            name = _name(found.get("split"), found.get("path"), found.get("key"), found["index"])
             codes = frozenset(one["code"] for one in found["findings"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             msg = f"line {number} of the baseline is no record of an audit"
             raise UsageError(msg, path=self.path, hint=_HINT) from error
         if codes:
@@ -54,7 +55,7 @@ class Baseline:
 
     def leave_out(self, record: SampleRecord) -> None:
         """Take from a record what was known."""
-        name = _name(record.path, record.key, record.index)
+        name = _name(record.split, record.path, record.key, record.index)
         known = self._codes.get(name)
         if known is None:
             return
@@ -84,12 +85,12 @@ def _new(findings: Iterable[Finding], known: frozenset[str]) -> tuple[list[Findi
     return new, met
 
 
-def _name(path: Any, key: Any, index: Any) -> int:  # noqa: ANN401 - JSON
-    """By what a sample is known again."""
+def _name(split: Any, path: Any, key: Any, index: Any) -> int:  # noqa: ANN401 - JSON
+    """By what a sample is known again: packed splits have the same paths and keys."""
     if path is not None:
         told = f"path {path}"
     elif key is not None:
         told = f"key {key}"
     else:
         told = f"index {int(index)}"
-    return xxhash.xxh3_64_intdigest(told.encode("utf-8", "surrogatepass"))
+    return xxhash.xxh3_64_intdigest(f"{told} split {split}".encode("utf-8", "surrogatepass"))

@@ -14,7 +14,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.finding import Finding, Severity
 from fastfeed.auditor.judging.noise import Beat
 from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.running.catalogue import CODES
@@ -155,7 +155,7 @@ class Crew:
         self._wanted = 1 if len(indices) <= _FEW else self._most
         how = How(look=False, full=False, cold=cold)
         records = self.run(Task(index, how) for index in indices)
-        return {record.index: [record.times] for record in records if record.times and not record.findings}
+        return {record.index: [record.times] for record in records if record.times and record.severity is not Severity.ERROR}
 
     def _feed(self, coming: Iterator[Task]) -> None:
         """Give each child what it lacks. A sample whose process died goes first, alone, to a new one."""

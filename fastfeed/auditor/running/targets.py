@@ -64,6 +64,8 @@ class Target:
     """What is no sample, and must be spoken of all the same."""
     class_folders: frozenset[tuple[str | None, str]] = frozenset()
     """(split, class) of the folders that are classes, also those without a file."""
+    splits: tuple[str, ...] = ()
+    """Folders directly below it that are splits."""
     tars: TarPaths | None = None
     """Of tars in place: which."""
     live: Any = None
@@ -148,7 +150,8 @@ def _packed(place: str) -> Target:
         samples += len(archive)
     digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     what = f"a packed dataset of {format_count(samples, 'sample')}"
-    return Target(name=place, what=what, kind=PACKED, spec=_parts(specs), digest=digest)
+    splits = tuple(spec.split for spec in specs if spec.split is not None)
+    return Target(name=place, what=what, kind=PACKED, spec=_parts(specs), digest=digest, splits=splits)
 
 
 def _tars(name: str, tars: TarPaths, progress: Progress) -> Target:
@@ -205,7 +208,7 @@ def _files(place: str, listing: Listing) -> Target:
     spec = PartSpec(FILES, files.root, files.index.path, splits=splits)
     return Target(
         name=place, what=f"a folder of {format_count(len(listing), 'file')}", kind=FOLDER, spec=_parts([spec]),
-        digest=files.digest, why=tuple(why), before=before, class_folders=_class_folders(listing, draft, splits),
+        digest=files.digest, why=tuple(why), before=before, splits=splits, class_folders=_class_folders(listing, draft, splits),
         _held=[files],
     )  # fmt: skip
 

@@ -37,8 +37,10 @@ def test_what_is_too_long_is_left_and_cheaper_ones_are_not():
     assert chosen([18.0, 19.0, 1.0, 0.1, *[0.0] * 9], [1, 0, 2]) == [1, 2]
 
 
-def test_the_costliest_in_any_case():
-    assert chosen([1000.0, *[0.0] * 9], [0]) == [0]
+def test_the_costliest_may_take_longer_but_not_for_ever():
+    assert chosen([190.0, *[0.0] * 9], [0]) == [0]
+    assert chosen([1000.0, *[0.0] * 9], [0]) == []
+    assert chosen([1000.0, 19.0, *[0.0] * 9], [0, 1]) == [1]
 
 
 def test_a_part_of_what_all_took():

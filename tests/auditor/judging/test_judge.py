@@ -196,7 +196,7 @@ def test_only_the_costliest_are_measured_again():
     verdict = judge_ledger(ledger, scene.remeasure, cuts=Cuts(most_suspects=4))
     assert verdict.counts == {"slow": 4, "slow-unconfirmed": 6}
     assert {index for index, found in verdict.findings.items() if found[0].code.name == "slow"} == {6, 7, 8, 9}
-    assert any("6 suspects of 10 cost less than the others: not measured again" in note for note in verdict.notes)
+    assert any("6 suspects of 10 not measured again: that would have taken too long" in note for note in verdict.notes)
 
 
 def test_measuring_again_has_a_budget_of_time():

@@ -1,3 +1,4 @@
+import csv
 import json
 
 import pytest
@@ -58,6 +59,12 @@ def test_whole_characters(whole):
 def test_lines_that_are_no_json():
     text = only('{"a": 1}\n{"a": \n{"a": 3}\nwords\n', "a.jsonl", textcodes.JSONL_BAD)
     assert text.startswith("2 lines, the first: line 2, from character 9 on")
+
+
+def test_a_cell_may_be_of_any_length():
+    before = csv.field_size_limit()
+    assert of('a,b\n1,"' + "x y\n" * 100_000 + '"\n', "a.csv").keys() <= {textcodes.REPETITIVE}
+    assert csv.field_size_limit() == before
 
 
 def test_tables():

@@ -47,6 +47,12 @@ def test_by_path_else_key_else_position(tmp_path):
     assert left(index=7) == left(index=8, key="a8") == left(index=5, path="b.jpg", key="k") == ["fails"]
 
 
+def test_a_line_that_nests_too_deep_is_no_record(tmp_path):
+    (tmp_path / "deep.jsonl").write_text("[" * 200_000 + "]" * 200_000)
+    with pytest.raises(UsageError, match="line 1 of the baseline is no record"):
+        Baseline(str(tmp_path / "deep.jsonl"))
+
+
 def test_of_samples_that_were_not_audited_again_nothing_is_gone(tmp_path):
     old = Baseline(report_of(tmp_path, flagged(0, CRASH), flagged(1, CRASH), flagged(2, CRASH, SLOW)))
     old.leave_out(sample(0))
@@ -54,9 +60,10 @@ def test_of_samples_that_were_not_audited_again_nothing_is_gone(tmp_path):
     assert old.compared(whole=True).gone == 4
 
 
-def test_one_name_in_two_splits(tmp_path):
+def test_one_name_in_two_splits_is_two_samples(tmp_path):
     old = Baseline(report_of(tmp_path, flagged(0, CRASH, path="0.jpg", split="a"), flagged(1, SLOW, path="0.jpg", split="b")))
-    assert left_of(old, flagged(0, CRASH, path="0.jpg")) == left_of(old, flagged(1, SLOW, path="0.jpg")) == []
+    assert left_of(old, flagged(0, CRASH, path="0.jpg", split="a")) == []
+    assert left_of(old, flagged(1, CRASH, SLOW, path="0.jpg", split="b")) == ["crash"]
     assert (old.compared(whole=True).left_out, old.compared(whole=True).gone) == (2, 0)
 
 

@@ -167,6 +167,12 @@ def test_a_stream_cannot_be_read_beyond_a_crash(tmp_path):
         assert crew.cut_short is not None and "beyond sample 5" in crew.cut_short
 
 
+@pytest.mark.long
+def test_what_takes_long_again_has_times(tmp_path):
+    with crew_of(program(tmp_path, "if index == 3:\n    time.sleep(2.5)"), least_seconds=0.5) as crew:
+        assert crew.measured([1, 3], cold=False)[3][0]["load"].wall >= 2.5
+
+
 def test_times_alone(tmp_path):
     make_photos(tmp_path / "photos")
     target = find_target(tmp_path / "photos")

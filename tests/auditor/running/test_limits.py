@@ -31,5 +31,13 @@ def test_limits_follow_from_the_data():
     assert limits.speak_after(slow) > 100 * 20 and limits.end_after(slow) > 1000 * 20
 
 
+@pytest.mark.parametrize("count", [20, 100, 1000])
+def test_one_slow_sample_or_two_do_not_give_the_others_hours(count):
+    limits, spread = Limits(), Spread()
+    for seconds in (60.0, 60.0, *[0.005] * (count - 2)):
+        spread.add(seconds)
+    assert (limits.speak_after(spread), limits.end_after(spread)) == (10.0, 600.0)
+
+
 def test_a_given_limit_is_one():
     assert Limits(kill_seconds=2.5).end_after(Spread()) == 2.5

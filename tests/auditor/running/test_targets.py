@@ -72,6 +72,7 @@ def test_packed_splits_are_audited_together(tmp_path):
     target = find_target(tmp_path / "packed")
     assert target.what == "a packed dataset of 12 samples"
     assert [part["split"] for part in target.spec["parts"]] == ["train", "val"]
+    assert target.splits == find_target(tmp_path / "photos").splits == ("train", "val")
 
 
 def test_tars_are_indexed_elsewhere(tmp_path):
