@@ -135,7 +135,7 @@ def sizes(files: Sequence[str], packed: str) -> list[list[str]]:
     stored = (int(column.lengths().sum()) + 8 * len(column.lengths())) / max(1, column.count())
     rows = [["as it was", f"{before / len(images):,.0f}", ""]]
     rows += [[name, f"{size / len(images):,.0f}", f"{size / before - 1:+.1%}"] for name, size in after.items()]
-    return [*rows, ["column jpeg_rows", f"{stored:,.0f}", f"{stored * len(images) / before:+.2%}"]]
+    return [*rows, ["column jpeg_intervals", f"{stored:,.0f}", f"{stored * len(images) / before:+.2%}"]]
 
 
 def divided(files: Sequence[str]) -> Record:

@@ -219,7 +219,7 @@ def rows_of(data: bytes, frame: Frame) -> Edges | None:
 
 
 def to_column(edges: Edges) -> bytes:
-    """What the column jpeg_rows of the index keeps (archive/README.md, section 4.4).
+    """What the column jpeg_intervals of the index keeps (archive/README.md, section 4.4).
 
     Args:
         edges: From scan_rows().

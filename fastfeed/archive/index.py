@@ -45,7 +45,7 @@ _OPTIONAL = {
     (MEMBER, "width"): "uint32",
     (MEMBER, "height"): "uint32",
     (MEMBER, "orientation"): "uint8",
-    (MEMBER, "jpeg_rows"): BYTES,
+    (MEMBER, "jpeg_intervals"): BYTES,
     (MEMBER, "pixels_xxh3"): "uint64",
 }
 
@@ -92,7 +92,7 @@ class IndexData:
         ]
         if self.labels is not None:
             listed.append(ColumnData(SAMPLE, "label", "int64", (self.labels,), required=False))
-        for name in ("codec", "width", "height", "orientation", "pixels_xxh3", "jpeg_rows"):
+        for name in ("codec", "width", "height", "orientation", "pixels_xxh3", "jpeg_intervals"):
             content = self.records.get(name)
             parts: tuple[object, ...] = (content,)
             if isinstance(content, ByteStrings):
@@ -244,8 +244,8 @@ class DatasetIndex(MappedColumns):
         self._offsets = self.array(MEMBER, "offset") if self.has(MEMBER, "offset") else None
         self._digests = self.array(MEMBER, "xxh3") if self.has(MEMBER, "xxh3") else None
         self.keys = self.strings(SAMPLE, "key")
-        indexed = (MEMBER, "jpeg_rows") in self.optional and self.has(MEMBER, "jpeg_rows")
-        self.jpeg_rows = JpegRows(self.strings(MEMBER, "jpeg_rows")) if indexed else None
+        indexed = (MEMBER, "jpeg_intervals") in self.optional and self.has(MEMBER, "jpeg_intervals")
+        self.jpeg_rows = JpegRows(self.strings(MEMBER, "jpeg_intervals")) if indexed else None
         """Where the rows of each JPEG begin; None where none is indexed."""
 
     def _prove(self, samples: int | None, members: int | None) -> None:
@@ -330,7 +330,7 @@ def column_names(index: DatasetIndex) -> list[str]:
     A column that this release does not know is not among them, nor are those that the user gave (DatasetIndex.user).
     """
     known = {name for table, name in (*index.required, *index.optional) if table in {SAMPLE, MEMBER} and index.has(table, name)}
-    return sorted(known - {"members", "field", "jpeg_rows", "mtime_ns", "path", "pixels_xxh3", "some_label", "written"})
+    return sorted(known - {"members", "field", "jpeg_intervals", "mtime_ns", "path", "pixels_xxh3", "some_label", "written"})
 
 
 def repeated(keys: Sequence[bytes]) -> list[tuple[int, int]]:

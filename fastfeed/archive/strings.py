@@ -79,7 +79,7 @@ class Texts(Sequence[str]):
 
 
 class JpegRows:
-    """The column jpeg_rows: for each member whose rows are indexed, where in it their restart intervals begin.
+    """The column jpeg_intervals: for each member whose rows are indexed, where in it their restart intervals begin.
 
     Args:
         raw: The column.
@@ -109,7 +109,7 @@ class JpegRows:
         edges = from_column(found)
         if edges is not None and edges[0] >= _MARKER_BYTES and edges[-1] <= size_bytes:
             return edges
-        msg = f"row {row} of column jpeg_rows says no rows of a member of {size_bytes} bytes"
+        msg = f"row {row} of column jpeg_intervals says no rows of a member of {size_bytes} bytes"
         expected = f"an offset of 4 bytes from 2 on, and at least 2 sizes of 2 bytes above 2, up to byte {size_bytes}"
         raise IndexDamaged(msg, path=self.raw.path, expected=expected, got=found[:80].hex(), hint=self.raw.hint)
 

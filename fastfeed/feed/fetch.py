@@ -27,7 +27,7 @@ from fastfeed.feed.splitting import whole_of
 from fastfeed.feed.tasks import BatchTask
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.timing import Answer, BatchTimes, Clock, Recorded
-from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, leave_stack
+from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, leave_stack, leave_to_parent
 
 _REST_SECONDS = 0.002
 MAIN = -1
@@ -343,6 +343,7 @@ class WorkerInit:
 
     def __call__(self, worker: int) -> None:
         """Show the user's code the dataset that it knows, then call it."""
+        leave_to_parent()
         info = get_worker_info()
         fetcher = getattr(info, "dataset", None)
         if isinstance(fetcher, Fetcher):

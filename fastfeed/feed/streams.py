@@ -16,7 +16,7 @@ from fastfeed.feed.passage import Passage
 from fastfeed.feed.pickling import unpicklable
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.timing import size_of
-from fastfeed.feed.workers import DONE, Whereabouts, leave_stack
+from fastfeed.feed.workers import DONE, Whereabouts, leave_stack, leave_to_parent
 
 FIRST_SAMPLES = 3
 """So many first samples tell whether two workers read the same."""
@@ -250,6 +250,7 @@ class StreamInit:
 
     def __call__(self, worker: int) -> None:
         """Then call it."""
+        leave_to_parent()
         if self.passage is not None:
             self.passage.begun()
         WorkerThreads(1, exact=True)()

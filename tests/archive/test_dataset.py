@@ -79,7 +79,7 @@ def jpeg_rows(edges: list[int]) -> tuple[ColumnData, ColumnData]:
     """Columns for the dataset below: restart intervals of the photo of sample 1, and no others."""
     row = to_column(np.array(edges))
     starts = array("Q", [0] * 4 + [len(row)] * 13)
-    rows = ColumnData("member", "jpeg_rows", "bytes", (starts, row), required=False)
+    rows = ColumnData("member", "jpeg_intervals", "bytes", (starts, row), required=False)
     return rows, ColumnData("member", "pixels_xxh3", "uint64", (array("Q", [0] * 16),), required=False)
 
 
@@ -99,7 +99,7 @@ def test_i7_rows_that_leave_their_member_are_refused_at_use_and_named(dataset):
     add_columns(dataset, *jpeg_rows([300, 320, 60_000]))
     archive = Archive(str(dataset))
     _, photo = archive.places(1)
-    with pytest.raises(IndexDamaged, match=r"row 3 of column jpeg_rows.*sample 1, key 'cat/001'.*member 'cat/001\.jpg'"):
+    with pytest.raises(IndexDamaged, match=r"row 3 of column jpeg_intervals.*sample 1, key 'cat/001'.*member 'cat/001\.jpg'"):
         archive.jpeg_rows(1, photo)
 
 

@@ -83,7 +83,7 @@ def test_rows_and_columns_read_back(path):
     assert index.field_numbers().tolist() == [0, 1, 2, 3]
     assert index.sample_starts().tolist() == [0, 2, 3, 4]
     assert index.has("member", "codec")
-    assert not index.has("member", "jpeg_rows")
+    assert not index.has("member", "jpeg_intervals")
     file = ColumnFile.parse(path.read_bytes())
     assert [(entry["table"], entry["name"]) for entry in file.table["columns"] if entry["required"]] != []
     assert {(entry["table"], entry["name"]) for entry in file.table["columns"] if entry["required"]} == set(REQUIRED)
@@ -204,7 +204,7 @@ def test_i7_rows_of_jpegs_are_a_column_where_any_are_indexed(tmp_path):
     assert index.jpeg_rows is None
     rows = ByteStrings([b"", to_column(np.array([600, 700, 900])), b"", b"\x01"])
     content = data()
-    content.records.update(jpeg_rows=rows, pixels_xxh3=np.array([0, 7, 0, 8], dtype=np.uint64))
+    content.records.update(jpeg_intervals=rows, pixels_xxh3=np.array([0, 7, 0, 8], dtype=np.uint64))
     index = opened(save(tmp_path / "index", content))
     assert index.array("member", "pixels_xxh3").tolist() == [0, 7, 0, 8]
     assert index.jpeg_rows is not None
@@ -213,16 +213,16 @@ def test_i7_rows_of_jpegs_are_a_column_where_any_are_indexed(tmp_path):
     starts = index.jpeg_rows.of(1, 902)
     assert starts is not None
     assert starts.tolist() == [600, 700, 900]
-    with pytest.raises(IndexDamaged, match="row 3 of column jpeg_rows says no rows"):
+    with pytest.raises(IndexDamaged, match="row 3 of column jpeg_intervals says no rows"):
         index.jpeg_rows.of(3, 902)
     file = ColumnFile.parse((tmp_path / "index").read_bytes())
-    assert not any(file.entry("member", name)["required"] for name in ("jpeg_rows", "pixels_xxh3"))
-    assert not {"jpeg_rows", "pixels_xxh3"} & set(column_names(index))
+    assert not any(file.entry("member", name)["required"] for name in ("jpeg_intervals", "pixels_xxh3"))
+    assert not {"jpeg_intervals", "pixels_xxh3"} & set(column_names(index))
 
 
 def test_i2_the_column_of_rows_has_its_type(tmp_path):
-    wrong = ColumnData(MEMBER, "jpeg_rows", "uint8", (bytes(4),), required=False)
-    with pytest.raises(IndexDamaged, match="column jpeg_rows of member has the wrong type"):
+    wrong = ColumnData(MEMBER, "jpeg_intervals", "uint8", (bytes(4),), required=False)
+    with pytest.raises(IndexDamaged, match="column jpeg_intervals of member has the wrong type"):
         opened(save(tmp_path / "index", data(), (wrong,)))
 
 

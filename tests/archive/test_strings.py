@@ -14,7 +14,7 @@ def strings(*rows: bytes, starts=None) -> Strings:
     """A column of these rows, or of other ranges of their bytes."""
     data = b"".join(rows)
     ends = np.cumsum([0, *map(len, rows)]) if starts is None else starts
-    column = Column("member", "jpeg_rows", BYTES, len(ends) - 1, required=False, extents=((0, 0), (0, 0)), xxh3="")
+    column = Column("member", "jpeg_intervals", BYTES, len(ends) - 1, required=False, extents=((0, 0), (0, 0)), xxh3="")
     return Strings(np.array(ends, dtype=np.uint64), memoryview(data), column, "some/index", "Look here.")
 
 
@@ -35,9 +35,9 @@ def test_rows_are_a_sequence_of_bytes():
 @pytest.mark.parametrize("starts", [[0, 2, 1, 3], [0, 1, 4, 4], [5, 6, 7, 8]])
 def test_c11_a_range_that_falls_or_leaves_its_column(starts):
     rows = strings(b"abc", starts=starts)
-    with pytest.raises(IndexDamaged, match=r"row \d of column jpeg_rows lies outside its column.*some/index.*Look here"):
+    with pytest.raises(IndexDamaged, match=r"row \d of column jpeg_intervals lies outside its column.*some/index.*Look here"):
         list(rows)
-    with pytest.raises(IndexDamaged, match="the ranges of column jpeg_rows fall or leave their column"):
+    with pytest.raises(IndexDamaged, match="the ranges of column jpeg_intervals fall or leave their column"):
         rows.ranges()
 
 
@@ -76,5 +76,7 @@ def test_jpeg_rows_of_a_member():
     ids=bytes.hex,
 )
 def test_i7_intervals_that_lie_outside_of_their_member_or_hold_nothing(raw):
-    with pytest.raises(IndexDamaged, match=r"row 0 of column jpeg_rows says no rows of a member of 902 bytes.*up to byte 902"):
+    with pytest.raises(
+        IndexDamaged, match=r"row 0 of column jpeg_intervals says no rows of a member of 902 bytes.*up to byte 902"
+    ):
         JpegRows(strings(raw)).of(0, 902)

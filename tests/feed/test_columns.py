@@ -110,7 +110,7 @@ def test_a_field_is_for_columns_of_members(archive: Archive):
         columns.get("duration", "jpg")
 
 
-@pytest.mark.parametrize("name", ["", "x.", "x.none", "extra.caption", "members", "field", "jpeg_rows", "Caption"])
+@pytest.mark.parametrize("name", ["", "x.", "x.none", "extra.caption", "members", "field", "jpeg_intervals", "Caption"])
 def test_columns_that_there_are_not(archive: Archive, name: str):
     assert not Columns(archive).has(name)
     with pytest.raises(UsageError, match="there is no column"):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from loading import remains
 
+from fastfeed.feed.loader import DataLoader
 from fastfeed.feed.workers import DONE, NOT_BEGUN, WHOLE, Workers, ended
 
 
@@ -33,6 +34,31 @@ def test_another_process_writes_into_the_table():
     process.start()
     process.join()
     assert workers.at(0) == (9, WHOLE)
+
+
+class Counting(torch.utils.data.Dataset[int]):
+    """Tells how many objects the garbage collector of its process leaves alone."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return gc.get_freeze_count()
+
+
+class CountingStream(torch.utils.data.IterableDataset[int]):
+    """The same, of a stream."""
+
+    def __iter__(self):
+        yield gc.get_freeze_count()
+
+
+@pytest.mark.parametrize("dataset", [Counting(), CountingStream()], ids=["map", "stream"])
+def test_a_worker_does_not_copy_the_memory_it_was_forked_with_by_collecting_garbage(dataset):
+    known = len(gc.get_objects())
+    for frozen in DataLoader(dataset, batch_size=1, num_workers=1, multiprocessing_context="fork"):
+        assert int(frozen[0]) > known // 2
+    assert gc.get_freeze_count() == 0, "in this process nothing has changed"
 
 
 def test_where_descriptors_run_out_none_is_kept():

@@ -72,9 +72,9 @@ def test_i10_i7_rows_that_differ_are_named(tmp_path, first, text):
     dataset = packed_rows(tmp_path)
 
     def change(index) -> None:
-        starts, data = index.column("member", "jpeg_rows")
+        starts, data = index.column("member", "jpeg_intervals")
         at = struct.unpack_from("<Q", starts, 3 * 8)[0]
-        index.replace("member", "jpeg_rows", starts, data[:at] + struct.pack("<I", first) + data[at + 4 :])
+        index.replace("member", "jpeg_intervals", starts, data[:at] + struct.pack("<I", first) + data[at + 4 :])
 
     rewrite_index(dataset, change)
     (found,) = findings(dataset)

@@ -83,7 +83,7 @@ def _jpeg_rows(records: Sequence[RowRecord]) -> dict[str, object]:
     for record in records:
         rows.extend(record.jpeg_rows)
         pixels.extend(record.pixels)
-    return {"jpeg_rows": rows, "pixels_xxh3": pixels}
+    return {"jpeg_intervals": rows, "pixels_xxh3": pixels}
 
 
 def _field_numbers(records: Sequence[RowRecord], fields: Sequence[str]) -> "array[int]":

@@ -154,7 +154,7 @@ class RowRecord:
             "fields": self.fields, "columns": list(self.scalars), "outcomes": self.outcomes,
         }  # fmt: skip
         if self.pixels:
-            listed.append(ColumnData("member", "jpeg_rows", BYTES, (self.jpeg_rows.starts, self.jpeg_rows.data)))
+            listed.append(ColumnData("member", "jpeg_intervals", BYTES, (self.jpeg_rows.starts, self.jpeg_rows.data)))
             listed.append(ColumnData("member", "pixels", "uint64", (self.pixels,)))
         listed.append(ColumnData("shard", "facts", BYTES, _texts([json.dumps(facts)])))
         columns.write(file, tables, listed)
@@ -191,13 +191,13 @@ class _Raw:
 
     @property
     def _has_rows(self) -> bool:
-        return ("member", "jpeg_rows") in self._columns
+        return ("member", "jpeg_intervals") in self._columns
 
     def _jpeg_rows(self) -> ByteStrings:
         found = ByteStrings()
         if self._has_rows:
-            found.starts = self._numbers("member", "jpeg_rows", "Q")
-            found.data = bytearray(self._part("member", "jpeg_rows", 1))
+            found.starts = self._numbers("member", "jpeg_intervals", "Q")
+            found.data = bytearray(self._part("member", "jpeg_intervals", 1))
         return found
 
     def _scalars(self, number: int) -> ScalarColumn:

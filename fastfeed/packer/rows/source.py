@@ -30,7 +30,7 @@ class RowIndex(NamedTuple):
     outcome: str
     """One of packer/rows/transcode.py's, as it is told to the user."""
     starts: bytes = b""
-    """A row of the column jpeg_rows; empty where they are not indexed."""
+    """A row of the column jpeg_intervals; empty where they are not indexed."""
     pixels: int = 0
     """Digest of the decoded pixels; 0 where they are not indexed."""
 
