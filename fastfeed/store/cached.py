@@ -175,8 +175,8 @@ class CachedStore:
             self._full_until = time.monotonic() + FULL_SECONDS
         return True
 
-    def renewed(self, name: str, start: int, stop: int) -> bytes | None:
-        """The same bytes from the store itself, if some of them are kept, which then are forgotten; None if none are.
+    def renewed(self, name: str, start: int, stop: int) -> bytes:
+        """The same bytes from the store itself; blocks of them that are kept are forgotten.
 
         For bytes that are not what they should be: either the cache is damaged, or the store was read wrongly once.
 
@@ -184,21 +184,20 @@ class CachedStore:
             ShardDamaged: As read().
         """
         shelf = self.shelf
-        if shelf is None or not self._is_inside(name, start, stop):
-            return None
-        try:
-            kept = [part.number for part in self._parts(Range(name, start, stop, memoryview(bytearray(stop - start))))
-                    if shelf.find(part.number) is not None]  # fmt: skip
-            for number in kept:
-                shelf.drop(number)
-        except OSError as error:
-            self._give_up(error)
-            return self.inner.read(name, start, stop)
-        if not kept:
-            return None
-        count(DAMAGED, len(kept))
-        LOG.warning("%d blocks of %s in the cache were damaged, and are read again", len(kept), name)
+        if shelf is not None and self._is_inside(name, start, stop):
+            try:
+                self._forget(shelf, name, start, stop)
+            except OSError as error:
+                self._give_up(error)
         return self.inner.read(name, start, stop)
+
+    def _forget(self, shelf: Shelf, name: str, start: int, stop: int) -> None:
+        first = self._firsts[name]
+        for block in range(start // BLOCK_BYTES, -(-stop // BLOCK_BYTES)):
+            if shelf.find(first + block) is not None:
+                shelf.drop(first + block)
+                count(DAMAGED)
+                LOG.warning("block %d of %s in the cache may be damaged: it is forgotten, and read again", block, name)
 
     def fill(self, go_on: Callable[[], bool]) -> bool:
         """Fetch all that is not kept, in the order in which it lies there; whether all is kept now.

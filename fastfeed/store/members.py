@@ -167,9 +167,9 @@ class MemberReader:
         try:
             self.check(position, place, data)
         except ShardDamaged:
-            fresh = self.store.renewed(place.shard, place.start, place.stop) if isinstance(self.store, CachedStore) else None
-            if fresh is None:
+            if not isinstance(self.store, CachedStore):
                 raise
+            fresh = self.store.renewed(place.shard, place.start, place.stop)
             self.check(position, place, fresh)
             return fresh
         return data

@@ -184,7 +184,7 @@ def test_what_a_damaged_cache_gives_is_read_past_it(dataset: Path, tmp_path: Pat
         else:
             found = [[bytes(view) for view in views] for views in reader.read_batch(wanted)]
         assert found == expected
-    flip_bit(sorted(dataset.glob("*.tar"))[0], wanted[0][1][0].start)  # now the source is damaged as well
+    flip_bit(min(dataset.glob("*.tar")), wanted[0][1][0].start)  # now the source is damaged as well
     data.write_bytes(bytes(data.stat().st_size))
     with pytest.raises(ShardDamaged, match="differ from their checksum"):
         reader.read_batch(wanted)
