@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
     from fastfeed.archive.summary import InfoResult, info
     from fastfeed.auditor.audit import audit
     from fastfeed.auditor.result import AuditResult
+    from fastfeed.config import Cache
     from fastfeed.errors import (
         DatasetError,
         DecodeError,
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AuditResult": "auditor.result",
+    "Cache": "config",
     "DataLoader": "feed.loader",
     "DatasetError": "errors",
     "DecodeError": "errors",
@@ -67,6 +69,7 @@ _HOMES = {
 
 __all__ = [
     "AuditResult",
+    "Cache",
     "DataLoader",
     "DatasetError",
     "DecodeError",

@@ -17,7 +17,7 @@ OTHER = "fedcba9876543210" * 2
 
 def folder_of(place: Path) -> Path:
     """Where this user's caches lie at a place."""
-    return place / f"fastfeed-{os.geteuid()}"
+    return place / f"fastfeed-cache-{os.geteuid()}"
 
 
 def caches_in(place: Path) -> list[str]:

@@ -235,7 +235,7 @@ class PlannedLoader:
         if self._passage is not None:
             self._plan = self._planner.replanned(self._plan, self._passage)
         base, _ = behind_views(self.__dict__.get("dataset"))  # the constructor asks before it has one
-        data = base.decoding if isinstance(base, MakesBatches) else ()
+        data = base.told if isinstance(base, MakesBatches) else ()
         if data != self._plan.data:
             self._plan = replace(self._plan, data=data)
         return self._plan

@@ -75,7 +75,7 @@ class CacheFolder:
     """
 
     def __init__(self, base: str, *, make: bool = True) -> None:
-        self.path = os.path.join(base, f"fastfeed-{os.geteuid()}")
+        self.path = os.path.join(base, f"fastfeed-cache-{os.geteuid()}")
         try:
             if make:
                 _make(self.path)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fastfeed.archive.shard import digest
-from fastfeed.cgroups import memory_limit
+from fastfeed.machine import memory
 from fastfeed.store.cachefolder import TABLE
 from fastfeed.store.lease import OPEN, ROW_BYTES, Lease
 
@@ -44,7 +44,7 @@ class Room:
     reserve_bytes: int = 0
     """Of the place's file system, for others: free space does not fall below it."""
     memory_bytes: int = 0
-    """Of the control group's memory, for others, where the place is memory: what is left does not fall below it."""
+    """Of memory, as the machine or the control group grants it, for others: what is left does not fall below it."""
     is_memory: bool = False
     """Whether the place is memory."""
 
@@ -170,8 +170,8 @@ class Shelf:
             return True
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
-            group = memory_limit()
-            self._memory_left = group is None or group.free_bytes - size >= room.memory_bytes
+            now_left = memory()
+            self._memory_left = not now_left.limit_bytes or now_left.free_bytes - size >= room.memory_bytes
             self._looked = now
         return self._memory_left
 

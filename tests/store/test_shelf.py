@@ -103,11 +103,10 @@ def test_others_room_on_the_file_system_is_left(shelf: Shelf):
 
 
 def test_memory_is_looked_at_where_the_place_is_memory(shelf: Shelf, monkeypatch):
-    from fastfeed.cgroups import MemoryLimit
+    from fastfeed.machine import Memory
     from fastfeed.store import shelf as module
 
-    left = [MemoryLimit(1 << 30, (1 << 30) - (64 << 20), "/job")]
-    monkeypatch.setattr(module, "memory_limit", lambda: left[0])
+    monkeypatch.setattr(module, "memory", lambda: Memory(1 << 30, (1 << 30) - (64 << 20), "64 MiB left"))
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
     assert shelf.has_room(1 << 20, Room(1 << 40, memory_bytes=63 << 20, is_memory=True))
     assert not shelf.has_room(2 << 20, Room(1 << 40, memory_bytes=63 << 20, is_memory=True))

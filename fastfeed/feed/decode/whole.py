@@ -74,5 +74,10 @@ class MakesBatches:
 
     @property
     def decoding(self) -> tuple[str, ...]:
-        """How images are decoded, and why so; sentences for the plan."""
+        """How images are decoded, and why so; sentences."""
         raise NotImplementedError
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """How samples are made, and why so; sentences for the plan."""
+        return self.decoding

@@ -1,0 +1,34 @@
+"""DataLoader(cache=): a cache for the dataset that is read, where that is one of ours."""
+
+import os
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from fastfeed.config import cache_config
+from fastfeed.errors import UsageError
+from fastfeed.feed.caching import CacheWish
+from fastfeed.feed.dataset import PackedDataset
+from fastfeed.feed.splitting import behind_views
+
+
+def use_cache(dataset: Dataset[Any], cache: CacheWish, folder: str | os.PathLike[str] | None) -> None:
+    """Have a loader's dataset cached, as DataLoader's cache and cache_dir say; one that has a cache keeps it.
+
+    Args:
+        dataset: Any; of Subsets, that behind them.
+        cache: How much.
+        folder: Where.
+
+    Raises:
+        UsageError: The values do not fit, or the dataset is none of ours and a size is given.
+    """
+    asked = cache_config(cache, folder)
+    if asked is None:
+        return
+    base, _ = behind_views(dataset)
+    if isinstance(base, PackedDataset):
+        base.use_cache(asked)
+    elif asked.budget_bytes is not None:
+        msg = "cache keeps the bytes of datasets that fastfeed.open opens"
+        raise UsageError(msg, got=f"a dataset of type {type(base).__name__}", hint="Open the data with fastfeed.open.")

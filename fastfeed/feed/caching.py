@@ -1,0 +1,101 @@
+"""Caches of datasets: decided when one is opened, joined by each process that reads it."""
+
+import logging
+import multiprocessing
+import os
+from collections.abc import Mapping
+
+from fastfeed.archive.catalog import Catalog
+from fastfeed.archive.dataset import Archive
+from fastfeed.archive.tars import TarSet
+from fastfeed.config import Cache
+from fastfeed.store.cached import BLOCK_BYTES, CachedStore, block_count
+from fastfeed.store.cachefolder import CacheUnusable
+from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, plan_cache
+from fastfeed.store.lease import Lease
+from fastfeed.store.members import MemberReader, Reader
+from fastfeed.store.shelf import Shelf
+from fastfeed.units import format_size
+
+CacheWish = Cache | str | int | bool | None
+"""What a call takes as cache=."""
+LOG = logging.getLogger("fastfeed.cache")
+
+
+class KeepsReads:
+    """A dataset whose reads may be kept."""
+
+    cache: CachePlan | None
+    """What is kept of the data, where, and why; None where nothing was asked for."""
+    _archive: Catalog
+    _reader: Reader
+
+    def use_cache(self, asked: Cache) -> CachePlan:
+        """Have what is read from now on kept, if nothing was asked for at opening.
+
+        Args:
+            asked: How much, and where.
+
+        Returns:
+            What was decided. Where a cache was asked for before, it is that one.
+        """
+        if self.cache is None:
+            self._reader, self.cache = joined(self._reader, self._archive, plan_for(self._archive, asked))
+        assert self.cache is not None
+        return self.cache
+
+
+def plan_for(catalog: Catalog, asked: Cache) -> CachePlan:
+    """Decide whether a dataset is cached, where, and how much of it.
+
+    Args:
+        catalog: What is read.
+        asked: What the user asked for.
+    """
+    sizes = _sizes(catalog)
+    # What pack wrote is known by its content, so that copies share a cache; other tars by where they lie, too.
+    place = () if isinstance(catalog, Archive) else (os.path.realpath(catalog.path),)
+    name = cache_name("blocks", BLOCK_BYTES, catalog.digest, *place)
+    compressed = isinstance(catalog, Archive) and catalog.manifest.compression is not None
+    facts = facts_of(catalog.path, sum(sizes.values()), asked, name, compressed=compressed)
+    plan = plan_cache(asked, facts, name)
+    if plan.folder is None and asked.budget_bytes is not None:
+        LOG.warning("%s; the data is read without it, with the same results", "; ".join(plan.why))
+    return plan
+
+
+def _sizes(catalog: Catalog) -> Mapping[str, int]:
+    """Bytes of each tar, decompressed, by name."""
+    if isinstance(catalog, Archive):
+        return {entry.file: entry.stream_bytes for entry in catalog.manifest.shards}
+    if isinstance(catalog, TarSet):
+        return {entry.file: entry.tar_bytes for entry in catalog.tars}
+    return {}
+
+
+def joined(reader: Reader, catalog: Catalog, plan: CachePlan | None) -> tuple[Reader, CachePlan | None]:
+    """What reads through the cache, in this process, and the plan; what read before, where there is none after all.
+
+    Args:
+        reader: What reads without it.
+        catalog: What is read.
+        plan: The decision, of this process or of the one whose worker this is; None where nothing was asked for.
+    """
+    if plan is None or plan.folder is None or not isinstance(reader, MemberReader):
+        return reader, plan
+    sizes = _sizes(catalog)
+    about = {"path": catalog.path, "digest": catalog.digest, "of": f"{format_size(sum(sizes.values()))} in {catalog.parts()}"}
+    try:
+        lease = Lease(
+            plan.folder, plan.name, block_count(sizes), about=about, keep=plan.asked.keep, guest=_is_worker_of(plan.holder)
+        )
+    except CacheUnusable as error:
+        LOG.warning("no cache: %s; the data is read without it, with the same results", error)
+        return reader, plan.refused(str(error))
+    return MemberReader(reader.archive, CachedStore(reader.store, Shelf(lease), sizes, plan.room)), plan
+
+
+def _is_worker_of(process: int) -> bool:
+    """Whether this process was started by that one, which has a lease: then it needs none, and outlives that one by little."""
+    parent = multiprocessing.parent_process()
+    return parent is not None and parent.pid == process != os.getpid()
