@@ -1,4 +1,4 @@
-"""DataLoader(cache=): a cache for the dataset that is read, where that is one of ours."""
+"""DataLoader(cache=): a cache for the dataset that is read, where that is one of ours; and its filling in the background."""
 
 import os
 from typing import Any
@@ -32,3 +32,14 @@ def use_cache(dataset: Dataset[Any], cache: CacheWish, folder: str | os.PathLike
     elif asked.budget_bytes is not None:
         msg = "cache keeps the bytes of datasets that fastfeed.open opens"
         raise UsageError(msg, got=f"a dataset of type {type(base).__name__}", hint="Open the data with fastfeed.open.")
+
+
+def fill_behind(dataset: Dataset[Any]) -> None:
+    """Begin to fill the cache of a loader's dataset in the background, where there is one; once for each dataset opened.
+
+    Args:
+        dataset: Any; of Subsets, that behind them.
+    """
+    base, _ = behind_views(dataset)
+    if isinstance(base, PackedDataset):
+        base.fill_cache()

@@ -11,7 +11,8 @@ from fastfeed.archive.tars import TarSet
 from fastfeed.config import Cache
 from fastfeed.store.cached import BLOCK_BYTES, CachedStore, block_count
 from fastfeed.store.cachefolder import CacheUnusable
-from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, plan_cache
+from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, no_cache, plan_cache
+from fastfeed.store.filling import Filling
 from fastfeed.store.lease import Lease
 from fastfeed.store.members import MemberReader, Reader
 from fastfeed.store.shelf import Shelf
@@ -44,6 +45,12 @@ class KeepsReads:
         assert self.cache is not None
         return self.cache
 
+    def fill_cache(self) -> None:
+        """Begin to fetch in the background what is not kept yet; nothing where there is no cache, or that was begun."""
+        store = self._reader.store if isinstance(self._reader, MemberReader) else None
+        if isinstance(store, CachedStore) and store.filling is None:
+            store.filling = Filling(store)
+
 
 def plan_for(catalog: Catalog, asked: Cache) -> CachePlan:
     """Decide whether a dataset is cached, where, and how much of it.
@@ -57,8 +64,11 @@ def plan_for(catalog: Catalog, asked: Cache) -> CachePlan:
     place = () if isinstance(catalog, Archive) else (os.path.realpath(catalog.path),)
     name = cache_name("blocks", BLOCK_BYTES, catalog.digest, *place)
     compressed = isinstance(catalog, Archive) and catalog.manifest.compression is not None
-    facts = facts_of(catalog.path, sum(sizes.values()), asked, name, compressed=compressed)
-    plan = plan_cache(asked, facts, name)
+    if sizes:
+        facts = facts_of(catalog.path, sum(sizes.values()), asked, name, compressed=compressed)
+        plan = plan_cache(asked, facts, name)
+    else:
+        plan = no_cache(asked, name, "it keeps blocks of shards and tars, and these are plain files, which fastfeed pack packs")
     if plan.folder is None and asked.budget_bytes is not None:
         LOG.warning("%s; the data is read without it, with the same results", "; ".join(plan.why))
     return plan

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 
 from fastfeed.errors import NotResumable, UsageError
 from fastfeed.feed.autotune import Autotune, Ear, tuned
-from fastfeed.feed.cacheasked import use_cache
+from fastfeed.feed.cacheasked import fill_behind, use_cache
 from fastfeed.feed.caching import CacheWish
 from fastfeed.feed.collecting import Collector
 from fastfeed.feed.dataset import PackedDataset
@@ -238,6 +238,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         tell_of_ranks(self.distributed, self.sampler, self.batch_sampler)
         tell_of_generators(self.dataset if self.num_workers else None, each_sample=self.rng == "sample")
         raise_descriptors(self.plan)
+        fill_behind(self.dataset)
         for line in self.plan.costs:
             LOG.info("%s", line)
 

@@ -7,7 +7,9 @@ the bytes that are wanted. A cache that fails in any way is not used any more, w
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from fastfeed.errors import FastfeedError
@@ -59,12 +61,12 @@ class CachedStore:
         self.inner, self.room = inner, room
         self.shelf: Shelf | None = shelf
         self._sizes = dict(sizes)
-        self._firsts: dict[str, int] = {}
-        first = 0
-        for name, size in self._sizes.items():
-            self._firsts[name] = first
-            first += -(-size // BLOCK_BYTES)
+        self._names = [name for name, size in sizes.items() if size]
+        *self._starts, self._blocks = accumulate((-(-sizes[name] // BLOCK_BYTES) for name in self._names), initial=0)
+        self._firsts = dict(zip(self._names, self._starts, strict=True))
         self._full_until = 0.0
+        self.filling: object | None = None
+        """What fills it in the background (filling.py), and ends with it."""
 
     def __reduce__(self) -> Any:  # noqa: ANN401
         return self.inner.__reduce_ex__(2)  # a cache does not travel: whoever opens the data says what it has there
@@ -101,7 +103,7 @@ class CachedStore:
 
     def _parts(self, wish: Range) -> Iterator[_Part]:
         name, start, stop, into = wish
-        first, at = self._firsts[name], start
+        first, at = self._firsts.get(name, 0), start  # a file of no bytes has no blocks, and no parts
         while at < stop:
             block = at // BLOCK_BYTES
             until = min(stop, (block + 1) * BLOCK_BYTES)
@@ -192,30 +194,31 @@ class CachedStore:
         return self.inner.read(name, start, stop)
 
     def _forget(self, shelf: Shelf, name: str, start: int, stop: int) -> None:
-        first = self._firsts[name]
+        first = self._firsts.get(name, 0)
         for block in range(start // BLOCK_BYTES, -(-stop // BLOCK_BYTES)):
             if shelf.find(first + block) is not None:
                 shelf.drop(first + block)
                 count(DAMAGED)
                 LOG.warning("block %d of %s in the cache may be damaged: it is forgotten, and read again", block, name)
 
-    def fill(self, go_on: Callable[[], bool]) -> bool:
-        """Fetch all that is not kept, in the order in which it lies there; whether all is kept now.
+    def fill_from(self, number: int) -> int | None:
+        """Fetch a block, if it is not kept yet; the number of the next one, None where there is none, or no room.
 
         Args:
-            go_on: Asked before each block.
+            number: Of the block; they count through the files, from 0.
         """
-        for name, size in self._sizes.items():
-            first = self._firsts[name]
-            for number in range(first, first - -size // BLOCK_BYTES):
-                if self.shelf is None or not go_on():
-                    return False
-                if (
-                    not self._fetch(name, _Part(number, 0, memoryview(bytearray())), WAIT_SECONDS)
-                    and time.monotonic() < self._full_until
-                ):
-                    return False
-        return True
+        found = self._block(number)
+        if found is None or self.shelf is None:
+            return None
+        part = _Part(number, 0, memoryview(bytearray()))  # nothing of it is wanted now
+        if not self._fetch(found, part, WAIT_SECONDS) and time.monotonic() < self._full_until:
+            return None
+        return number + 1
+
+    def _block(self, number: int) -> str | None:
+        """The file of a block."""
+        at = bisect_right(self._starts, number) - 1
+        return None if number >= self._blocks else self._names[at]
 
     def _give_up(self, error: Exception) -> None:
         """Read on without a cache."""

@@ -7,7 +7,7 @@ and of /dev/shm (the loader's batches cross there) comes first.
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from fastfeed.config import Cache
 from fastfeed.environment import temporary_folders
@@ -82,6 +82,7 @@ class CachePlan:
     name: str
     """Of the cache: who has the same data has the same one."""
     data_bytes: int
+    """All that can be kept; 0 where nothing is."""
     folder: str | None
     """The place; None: nothing is kept."""
     room: Room
@@ -92,7 +93,7 @@ class CachePlan:
 
     def refused(self, why: str) -> "CachePlan":
         """The same wish, which cannot be had."""
-        return replace(self, folder=None, why=(f"no cache: {why}",))
+        return no_cache(self.asked, self.name, why)
 
     def __str__(self) -> str:
         return "\n".join(self.why)
@@ -173,7 +174,7 @@ def plan_cache(asked: Cache, facts: CacheFacts, name: str) -> CachePlan:
     """
     idle = _does_it_already(facts)
     if asked.budget_bytes is None and idle is not None:
-        return _none(asked, facts, name, [idle])
+        return no_cache(asked, name, idle)
     refused: list[str] = []
     for spot in facts.spots:
         problem = spot.problem or _unfit(spot, named=asked.place is not None)
@@ -186,12 +187,12 @@ def plan_cache(asked: Cache, facts: CacheFacts, name: str) -> CachePlan:
                 why=(text, *refused, *warned),
             )  # fmt: skip
         refused.append(problem or why)
-    return _none(asked, facts, name, refused or ["there is no place for it"])
+    return no_cache(asked, name, *(refused or ["there is no place for it"]))
 
 
-def _none(asked: Cache, facts: CacheFacts, name: str, why: Sequence[str]) -> CachePlan:
-    told = (f"no cache: {why[0]}", *why[1:])
-    return CachePlan(asked=asked, name=name, data_bytes=facts.data_bytes, folder=None, room=Room(0), why=told)
+def no_cache(asked: Cache, name: str, *why: str) -> CachePlan:
+    """A plan without a cache, for reasons."""
+    return CachePlan(asked=asked, name=name, data_bytes=0, folder=None, room=Room(0), why=(f"no cache: {why[0]}", *why[1:]))
 
 
 def _does_it_already(facts: CacheFacts) -> str | None:

@@ -31,6 +31,8 @@ _FLOCK = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, process."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG}
 _POLL_SECONDS = 0.0005, 0.01
+_TURN_ROW = 1 << 40
+"""No table has so many: its lock says whose turn it is to fill the cache."""
 _LOOK_SECONDS = 1.0
 """How often memory is looked at while entries are put in."""
 
@@ -111,6 +113,18 @@ class Shelf:
             yield _lock_row(own, number, seconds)
         finally:
             os.close(own)
+
+    def turn(self) -> int | None:
+        """A descriptor for as long as which this process alone fills the cache in the background; None if another one does.
+
+        Raises:
+            OSError: The cache was removed.
+        """
+        own = os.open(TABLE, OPEN, dir_fd=self._own)
+        if _lock_row(own, _TURN_ROW, 0):
+            return own
+        os.close(own)
+        return None
 
     def has_room(self, size: int, room: Room) -> bool:
         """Whether an entry may be put in, as far as can be seen without waiting for others."""

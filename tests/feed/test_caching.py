@@ -143,6 +143,13 @@ def test_auto_on_a_local_disk_says_why_not(tmp_path: Path, place: Path, caplog):
     assert dataset.cache.folder is None and not list(place.iterdir()) and not caplog.records
 
 
+def test_plain_files_are_read_as_they_are_and_that_is_said(tmp_path: Path, place: Path, caplog):
+    make_captioned(tmp_path / "files")
+    dataset = fastfeed.open(tmp_path / "files", cache="8MiB", cache_dir=place)
+    assert len(list(dataset)) == 4 and not list(place.iterdir())
+    assert "no cache: it keeps blocks of shards and tars, and these are plain files" in caplog.text
+
+
 def test_without_asking_nothing_is_cached(tmp_path: Path):
     dataset = fastfeed.open(pack_photos(tmp_path))
     assert dataset.cache is None and dataset.told == dataset.decoding
