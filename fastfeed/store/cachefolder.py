@@ -52,6 +52,16 @@ def lock(descriptor: int, how: int, seconds: float) -> bool:
             return True
 
 
+def unlock(descriptor: int) -> None:
+    """Give a lock back and close its file.
+
+    Closing alone does not do it: a process that another thread has forked meanwhile has a copy of the descriptor, and with it
+    the lock, for as long as it lives.
+    """
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
 class _Held(threading.local):
     """What this thread has locked."""
 
@@ -126,7 +136,7 @@ class CacheFolder:
             finally:
                 _HELD.paths.discard(self.path)
         finally:
-            os.close(own)
+            unlock(own)
 
     def names(self) -> list[str]:
         """Of the caches here, used or not."""
@@ -146,7 +156,7 @@ class CacheFolder:
         try:
             return not lock(own, fcntl.LOCK_EX, 0)
         finally:
-            os.close(own)
+            unlock(own)
 
     def is_kept(self, name: str) -> bool:
         """Whether a cache stays after its last lease."""

@@ -12,6 +12,7 @@ import weakref
 
 from fastfeed.store.cached import CachedStore
 from fastfeed.store.cachefolder import CacheUnusable
+from fastfeed.store.shelf import Shelf
 
 LOG = logging.getLogger("fastfeed.cache")
 _TURN_SECONDS = 1.0
@@ -54,7 +55,7 @@ def _run(store: "weakref.ref[CachedStore]", ended: threading.Event) -> None:
             found = store()
             if found is None or found.shelf is None:
                 return
-            turn = found.shelf.turn()
+            turn = found.shelf.take_turn()
             del found
             if turn is None:
                 ended.wait(_TURN_SECONDS)
@@ -63,7 +64,7 @@ def _run(store: "weakref.ref[CachedStore]", ended: threading.Event) -> None:
         LOG.info("a cache is not filled any more: %s", error)
     finally:
         if turn is not None:
-            os.close(turn)
+            Shelf.give_turn(turn)
 
 
 def _fill(store: "weakref.ref[CachedStore]", ended: threading.Event) -> None:

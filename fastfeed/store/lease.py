@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from fastfeed.store.cachefolder import ABOUT, DATA, KEEP, LOCK_SECONDS, TABLE, CacheFolder, CacheUnusable, lock
+from fastfeed.store.cachefolder import ABOUT, DATA, KEEP, LOCK_SECONDS, TABLE, CacheFolder, CacheUnusable, unlock
 
 LOG = logging.getLogger("fastfeed.cache")
 ROW_BYTES = 32
@@ -91,7 +91,7 @@ def _joined(base: str, name: str, *, entries: int, about: Mapping[str, object], 
                 if keep:
                     os.close(os.open(f"{name}/{KEEP}", OPEN | os.O_CREAT, 0o600, dir_fd=folder.descriptor))
                 opened, lease = _opened(folder, name), folder.open(name)
-                lock(lease, fcntl.LOCK_SH, 0)  # nobody has another one: that would need the lock of all caches
+                fcntl.flock(lease, fcntl.LOCK_SH | fcntl.LOCK_NB)  # nobody has another one: that would need the folder's lock
                 return folder, [lease], opened
         except FileNotFoundError:
             continue  # the last cache was removed from the folder just now, and the folder with it
@@ -173,11 +173,10 @@ def read_about(folder: CacheFolder, name: str) -> dict[str, Any]:
 def _left(folder: CacheFolder, name: str, descriptors: tuple[int, ...], lease: list[int]) -> None:
     """Close everything; who had a lease, and was the last, removes the cache."""
     leased = bool(lease)
-    for descriptor in lease:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # also for a child forked just now, which has not closed its copy yet
-    for descriptor in (*descriptors, *lease):
+    for descriptor in descriptors:
         os.close(descriptor)
-    lease.clear()
+    while lease:
+        unlock(lease.pop())
     if not leased:
         return
     try:

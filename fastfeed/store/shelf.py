@@ -112,10 +112,10 @@ class Shelf:
         try:
             yield _lock_row(own, number, seconds)
         finally:
-            os.close(own)
+            _unlock_rows(own)
 
-    def turn(self) -> int | None:
-        """A descriptor for as long as which this process alone fills the cache in the background; None if another one does.
+    def take_turn(self) -> int | None:
+        """A descriptor that makes this process the one that fills the cache in the background; None if another one does.
 
         Raises:
             OSError: The cache was removed.
@@ -125,6 +125,11 @@ class Shelf:
             return own
         os.close(own)
         return None
+
+    @staticmethod
+    def give_turn(own: int) -> None:
+        """It is another one's turn."""
+        _unlock_rows(own)
 
     def has_room(self, size: int, room: Room) -> bool:
         """Whether an entry may be put in, as far as can be seen without waiting for others."""
@@ -193,6 +198,12 @@ class Shelf:
 def _seal(number: int, at: int, size: int, xxh3: int) -> int:
     """Of a row, never 0."""
     return digest(_FACTS.pack(number, at, size, xxh3)) or 1
+
+
+def _unlock_rows(own: int) -> None:
+    """Give all locks of an opening back and close it: a process that was forked meanwhile has a copy of the descriptor."""
+    fcntl.fcntl(own, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+    os.close(own)
 
 
 def _lock_row(own: int, number: int, seconds: float) -> bool:

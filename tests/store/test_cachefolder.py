@@ -133,3 +133,21 @@ def test_one_at_a_time_and_a_thread_may_enter_twice(tmp_path: Path, monkeypatch)
         pass
     other()
     assert said[1:] == ["entered"]
+
+
+def test_a_process_forked_while_it_was_locked_does_not_hold_it(tmp_path: Path):
+    folder, begin = CacheFolder(str(tmp_path)), os.pipe()
+    made(tmp_path, NAME)
+    with folder.locked():
+        child = os.fork()
+        if not child:
+            os.close(begin[1])
+            os.read(begin[0], 1)
+            os._exit(0)
+    entered = []
+    with CacheFolder(str(tmp_path)).locked():
+        entered.append(folder.is_used(NAME))
+    os.close(begin[1])
+    assert os.waitpid(child, 0)[1] == 0
+    assert entered == [False]
+    os.close(begin[0])

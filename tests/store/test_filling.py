@@ -92,7 +92,7 @@ from caching import NAME
 from fastfeed.store.lease import Lease
 from fastfeed.store.shelf import Shelf
 shelf = Shelf(Lease(sys.argv[1], NAME, 7, about={}))
-print(shelf.turn() is not None, flush=True)
+print(shelf.take_turn() is not None, flush=True)
 sys.stdin.read()
 """
 

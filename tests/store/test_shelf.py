@@ -155,6 +155,34 @@ def test_processes_that_want_the_same_do_the_work_once(tmp_path: Path, shelf: Sh
     assert shelf.folder.used_bytes() < 64 * 8192 + 8192
 
 
+def test_a_process_forked_meanwhile_keeps_no_lock(tmp_path: Path, shelf: Shelf):
+    begin = os.pipe()
+    children = []
+
+    def forked() -> None:
+        children.append(os.fork())
+        if not children[-1]:  # a worker that lives on, started by another thread just now
+            os.close(begin[1])
+            os.read(begin[0], 1)
+            os._exit(0)
+
+    with shelf.fetching(5, 0), shelf.folder.locked():
+        turn = shelf.take_turn()
+        assert turn is not None
+        forked()
+    shelf.give_turn(turn)
+    other = opened(tmp_path)
+    with other.fetching(5, 0) as alone:
+        assert alone
+    again = other.take_turn()
+    assert again is not None
+    other.give_turn(again)
+    other.close()
+    os.close(begin[1])
+    assert os.waitpid(children[0], 0)[1] == 0
+    os.close(begin[0])
+
+
 KILLED = """
 import sys, time
 from caching import NAME
