@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from fastfeed.store.base import Range
 from fastfeed.store.memory import MemoryStore
 
@@ -61,3 +63,24 @@ def other_process(script: str, *arguments: object) -> Iterator[subprocess.Popen[
             yield process
         finally:
             process.kill()
+
+
+@contextmanager
+def memory_group(limit_bytes: int) -> Iterator[list[str]]:
+    """The folders of a control group with so much memory; where none may be made the test is skipped."""
+    name, top = f"fastfeed-cache-test-{os.getpid()}", "/sys/fs/cgroup"
+    first = os.path.exists(f"{top}/cgroup.controllers")
+    folder, file = (f"{top}/{name}", "memory.max") if first else (f"{top}/memory/{name}", "memory.limit_in_bytes")
+    try:
+        os.mkdir(folder)
+    except OSError as error:
+        pytest.skip(f"this process may not make a control group: {error}")
+    try:
+        try:
+            with open(f"{folder}/{file}", "w", encoding="ascii") as stream:
+                stream.write(str(limit_bytes))
+        except OSError as error:
+            pytest.skip(f"this process may not limit a control group: {error}")
+        yield [folder]
+    finally:
+        os.rmdir(folder)

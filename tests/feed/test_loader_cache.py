@@ -2,13 +2,15 @@
 
 import os
 import signal
+import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
-from caching import caches_in, folder_of, other_process
+from caching import caches_in, folder_of, memory_group, other_process
 from helpers import make_captioned, pack_photos, packed
-from loading import in_own_space
+from loading import in_own_space, printed
 
 import fastfeed
 
@@ -179,3 +181,37 @@ def test_ranks_share_one_copy_and_read_the_same(tmp_path: Path):
     assert expected[0] != expected[1]
     assert read_by_ranks(path, place, 0) == expected == read_by_ranks(path, place, 2)
     assert not list(place.iterdir())
+
+
+CROWDED = """
+import json, os, sys, time
+for folder in sys.argv[3:]:
+    with open(folder + "/cgroup.procs", "w", encoding="ascii") as file:
+        file.write(str(os.getpid()))
+import fastfeed
+from fastfeed import DataLoader
+
+dataset = fastfeed.open(sys.argv[1], decoders={"bin": "raw"})
+loader = DataLoader(dataset, 4, num_workers=0, collate_fn=lambda samples: [len(sample["bin"]) for sample in samples],
+                    cache="8GiB", cache_dir=sys.argv[2])
+read = [sum(map(sum, loader)) for _ in range(2)]
+store = dataset._reader.store
+while store.filling.runs:
+    time.sleep(0.05)
+used = store.shelf.folder.used_bytes()
+print(json.dumps([read, str(dataset.cache), store.room.budget_bytes, used, loader.stats().cache.hits]))
+"""
+
+
+@pytest.mark.long
+def test_the_memory_of_a_control_group_is_not_used_up(tmp_path: Path):
+    (tmp_path / "src").mkdir()
+    for number in range(60):
+        (tmp_path / "src" / f"{number:02d}.bin").write_bytes(os.urandom(8 << 20))  # 480 MiB
+    packed(tmp_path / "src", tmp_path / "packed", shards=2)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place, memory_group(1 << 30) as folders:
+        found = printed([sys.executable, "-W", "ignore", "-c", CROWDED, str(tmp_path / "packed"), place, *folders])
+    read, plan, budget, used, hits = found
+    assert read == [480 << 20] * 2
+    assert budget < 480 << 20 and "(cgroup " in plan and "which what lies in" in plan
+    assert 16 << 20 < used <= budget and hits > 0
