@@ -95,17 +95,37 @@ def joined(reader: Reader, catalog: Catalog, plan: CachePlan | None) -> tuple[Re
         return reader, plan
     sizes = _sizes(catalog)
     about = {"path": catalog.path, "digest": catalog.digest, "of": f"{format_size(sum(sizes.values()))} in {catalog.parts()}"}
-    try:
-        lease = Lease(
-            plan.folder, plan.name, block_count(sizes), about=about, keep=plan.asked.keep, guest=_is_worker_of(plan.holder)
-        )
-    except CacheUnusable as error:
-        LOG.warning("no cache: %s; the data is read without it, with the same results", error)
-        return reader, plan.refused(str(error))
+    lease, plan = lease_of(plan, block_count(sizes), about)
+    if lease is None:
+        return reader, plan
     return MemberReader(reader.archive, CachedStore(reader.store, Shelf(lease), sizes, plan.room)), plan
 
 
+def lease_of(plan: CachePlan, entries: int, about: Mapping[str, object]) -> tuple[Lease | None, CachePlan]:
+    """The cache of a plan that has a place, joined by this process; None, and a plan that says why, where it cannot be.
+
+    Args:
+        plan: It.
+        entries: How many there can be.
+        about: What the cache is of.
+    """
+    assert plan.folder is not None
+    guest = _is_worker_of(plan.holder)
+    try:
+        return Lease(plan.folder, plan.name, entries, about=about, keep=plan.asked.keep, guest=guest), plan
+    except CacheUnusable as error:
+        LOG.warning("no cache: %s; the data is read without it, with the same results", error)
+        return None, plan.refused(str(error))
+
+
 def _is_worker_of(process: int) -> bool:
-    """Whether this process was started by that one, which has a lease: then it needs none, and outlives that one by little."""
+    """Whether this process was started by that one, which has a lease: then it needs none, and outlives that one by little.
+
+    While a spawned process is given what it is started with, it does not know its parent yet, only that it is being started.
+    """
+    if process == os.getpid():
+        return False
     parent = multiprocessing.parent_process()
-    return parent is not None and parent.pid == process != os.getpid()
+    if parent is None:
+        return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
+    return parent.pid == process

@@ -98,7 +98,12 @@ class Shelf:
     def is_whole(self, entry: Entry) -> bool:
         """Whether an entry's bytes are still those that were put in."""
         data = bytearray(entry.size)
-        return self.read(entry, 0, memoryview(data)) and digest(data) == entry.xxh3
+        return self.read(entry, 0, memoryview(data)) and self.is_content(entry, data)
+
+    @staticmethod
+    def is_content(entry: Entry, data: bytes | bytearray) -> bool:
+        """Whether these are an entry's bytes."""
+        return digest(data) == entry.xxh3
 
     # ------------------------------------------------------------------------------------------------ putting in
     @contextmanager
@@ -164,6 +169,19 @@ class Shelf:
     def drop(self, number: int) -> None:
         """Take an entry out; its room is not given out again."""
         os.pwrite(self._table, bytes(ROW_BYTES), number * ROW_BYTES)
+
+    def purge(self) -> None:
+        """Take all entries out, and give their room back.
+
+        Raises:
+            OSError: The file system failed.
+            CacheUnusable: The lock of the place cannot be had.
+        """
+        with self.folder.locked():
+            size = os.fstat(self._table).st_size
+            os.ftruncate(self._table, 0)
+            os.ftruncate(self._table, size)
+            os.ftruncate(self._data, 0)
 
     def _taken(self, size: int, room: Room) -> int | None:
         """Where an entry of a size can be put: room that the file system has set aside for it."""

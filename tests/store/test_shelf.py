@@ -245,3 +245,21 @@ print(json.dumps([len(kept), whole, facts.f_bavail * facts.f_frsize, os.listdir(
 def test_a_full_file_system_is_no_error():
     kept, whole, free, left = in_own_space(FULL, 16)
     assert 14 <= kept < 16 and whole and free < 2 << 20 and left == []
+
+
+def test_purging_takes_all_out_and_gives_room_back(tmp_path: Path, shelf: Shelf):
+    other = opened(tmp_path)
+    for number in range(8):
+        assert shelf.put(number, bytes(50_000), LARGE)
+    assert other.folder.used_bytes() >= 400_000
+    shelf.purge()
+    assert all(which.find(number) is None for which in (shelf, other) for number in range(64))
+    assert other.folder.used_bytes() <= 8192
+    assert other.put(3, b"again", LARGE) and content(shelf, 3) == b"again"
+    other.close()
+
+
+def test_content_is_known_by_its_checksum(shelf: Shelf):
+    assert shelf.put(3, b"three", LARGE)
+    entry = shelf.find(3)
+    assert entry is not None and shelf.is_content(entry, b"three") and not shelf.is_content(entry, b"tree!")
