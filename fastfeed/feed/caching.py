@@ -7,11 +7,14 @@ from collections.abc import Mapping
 
 from fastfeed.archive.catalog import Catalog
 from fastfeed.archive.dataset import Archive
+from fastfeed.archive.index import MEMBER
 from fastfeed.archive.tars import TarSet
 from fastfeed.config import Cache
 from fastfeed.store.cached import BLOCK_BYTES, CachedStore, block_count
+from fastfeed.store.cachedfiles import CachedFileReader
 from fastfeed.store.cachefolder import CacheUnusable
-from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, no_cache, plan_cache
+from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, plan_cache
+from fastfeed.store.files import FileReader
 from fastfeed.store.filling import Filling
 from fastfeed.store.lease import Lease
 from fastfeed.store.members import MemberReader, Reader
@@ -59,28 +62,31 @@ def plan_for(catalog: Catalog, asked: Cache) -> CachePlan:
         catalog: What is read.
         asked: What the user asked for.
     """
+    packed = isinstance(catalog, Archive)
+    # What pack wrote is known by its content, so that copies share a cache; other data by where it lies, too.
+    place = () if packed else (os.path.realpath(catalog.path),)
     sizes = _sizes(catalog)
-    # What pack wrote is known by its content, so that copies share a cache; other tars by where they lie, too.
-    place = () if isinstance(catalog, Archive) else (os.path.realpath(catalog.path),)
-    name = cache_name("blocks", BLOCK_BYTES, catalog.digest, *place)
+    kind = ("files",) if sizes is None else ("blocks", BLOCK_BYTES)
+    name = cache_name(*kind, catalog.digest, *place)
     compressed = isinstance(catalog, Archive) and catalog.manifest.compression is not None
-    if sizes:
-        facts = facts_of(catalog.path, sum(sizes.values()), asked, name, compressed=compressed)
-        plan = plan_cache(asked, facts, name)
-    else:
-        plan = no_cache(asked, name, "it keeps blocks of shards and tars, and these are plain files, which fastfeed pack packs")
+    plan = plan_cache(asked, facts_of(catalog.path, _data_bytes(catalog), asked, name, compressed=compressed), name)
     if plan.folder is None and asked.budget_bytes is not None:
         LOG.warning("%s; the data is read without it, with the same results", "; ".join(plan.why))
     return plan
 
 
-def _sizes(catalog: Catalog) -> Mapping[str, int]:
-    """Bytes of each tar, decompressed, by name."""
+def _sizes(catalog: Catalog) -> Mapping[str, int] | None:
+    """Bytes of each tar, decompressed, by name; None for plain files."""
     if isinstance(catalog, Archive):
         return {entry.file: entry.stream_bytes for entry in catalog.manifest.shards}
     if isinstance(catalog, TarSet):
         return {entry.file: entry.tar_bytes for entry in catalog.tars}
-    return {}
+    return None
+
+
+def _data_bytes(catalog: Catalog) -> int:
+    sizes = _sizes(catalog)
+    return int(catalog.index.array(MEMBER, "size").sum()) if sizes is None else sum(sizes.values())
 
 
 def joined(reader: Reader, catalog: Catalog, plan: CachePlan | None) -> tuple[Reader, CachePlan | None]:
@@ -91,13 +97,18 @@ def joined(reader: Reader, catalog: Catalog, plan: CachePlan | None) -> tuple[Re
         catalog: What is read.
         plan: The decision, of this process or of the one whose worker this is; None where nothing was asked for.
     """
-    if plan is None or plan.folder is None or not isinstance(reader, MemberReader):
+    if plan is None or plan.folder is None:
         return reader, plan
     sizes = _sizes(catalog)
-    about = {"path": catalog.path, "digest": catalog.digest, "of": f"{format_size(sum(sizes.values()))} in {catalog.parts()}"}
-    lease, plan = lease_of(plan, block_count(sizes), about)
+    entries = len(catalog.index.array(MEMBER, "size")) if sizes is None else block_count(sizes)
+    about = {"path": catalog.path, "digest": catalog.digest, "of": f"{format_size(_data_bytes(catalog))} in {catalog.parts()}"}
+    lease, plan = lease_of(plan, entries, about)
     if lease is None:
         return reader, plan
+    if isinstance(reader, FileReader):
+        return CachedFileReader(reader.files, Shelf(lease), plan.room), plan
+    assert isinstance(reader, MemberReader)
+    assert sizes is not None
     return MemberReader(reader.archive, CachedStore(reader.store, Shelf(lease), sizes, plan.room)), plan
 
 

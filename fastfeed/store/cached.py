@@ -1,8 +1,9 @@
 """A store in front of which blocks of its files are kept, by all processes of this user on this machine together.
 
-What is kept stays: nothing is put out to make room (the order of each epoch is new, so what was read long ago is wanted as
-soon as what was read just now; benchmarks/bench_cache.py compares). What is not kept is read as if there were no cache, only
-the bytes that are wanted. A cache that fails in any way is not used any more, which is said once: it never fails a read.
+What is kept stays: nothing is put out to make room. Each block is read once an epoch, in an order that is new each time, so
+what is a hit in an epoch was there when it began, and that is at most what fits: no policy has more hits than keeping what came
+first (benchmarks/bench_cache.py compares). What is not kept is read as if there were no cache, only the bytes that are wanted.
+A cache that fails in any way is not used any more, which is said once: it never fails a read.
 """
 
 import logging

@@ -143,11 +143,35 @@ def test_auto_on_a_local_disk_says_why_not(tmp_path: Path, place: Path, caplog):
     assert dataset.cache.folder is None and not list(place.iterdir()) and not caplog.records
 
 
-def test_plain_files_are_read_as_they_are_and_that_is_said(tmp_path: Path, place: Path, caplog):
-    make_captioned(tmp_path / "files")
-    dataset = fastfeed.open(tmp_path / "files", cache="8MiB", cache_dir=place)
-    assert len(list(dataset)) == 4 and not list(place.iterdir())
-    assert "no cache: it keeps blocks of shards and tars, and these are plain files" in caplog.text
+def test_plain_files(tmp_path: Path, place: Path):
+    folder = make_captioned(tmp_path / "files")
+    expected = [(sample["jpg"].tobytes(), sample["txt"]) for sample in fastfeed.open(folder)]
+    dataset = fastfeed.open(folder, cache="8MiB", cache_dir=place)
+    assert "cache in" in str(dataset.cache) and len(caches_in(place)) == 1
+    for _ in range(2):
+        assert [(sample["jpg"].tobytes(), sample["txt"]) for sample in dataset] == expected
+    for file in folder.iterdir():  # all of them are kept
+        file.unlink()
+    assert [(sample["jpg"].tobytes(), sample["txt"]) for sample in dataset] == expected
+    assert dataset.open(2, "txt").read().decode() == expected[2][1]
+    del dataset
+    assert not list(place.iterdir())
+
+
+def test_a_list_of_files_in_two_processes(tmp_path: Path, place: Path):
+    folder = make_captioned(tmp_path / "files")
+    with other_process(RANK, folder, place) as one, other_process(RANK, folder, place) as two:
+        for process in (one, two):
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            process.stdout.readline()
+        (name,) = caches_in(place)
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        assert os.stat(folder_of(place) / name / "data").st_size == size
+        for process in (one, two):
+            process.communicate()
+    assert not list(place.iterdir())
 
 
 def test_without_asking_nothing_is_cached(tmp_path: Path):
