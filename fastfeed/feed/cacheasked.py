@@ -1,5 +1,6 @@
 """DataLoader(cache=): a cache for the dataset that is read, where that is one of ours; and its filling in the background."""
 
+import logging
 import os
 from typing import Any
 
@@ -10,6 +11,9 @@ from fastfeed.errors import UsageError
 from fastfeed.feed.caching import CacheWish
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.splitting import behind_views
+
+LOG = logging.getLogger("fastfeed.cache")
+_OTHERS = "Open the data with fastfeed.open, or keep samples of this dataset with fastfeed.cached(dataset, ...)."
 
 
 def use_cache(dataset: Dataset[Any], cache: CacheWish, folder: str | os.PathLike[str] | None) -> None:
@@ -29,9 +33,12 @@ def use_cache(dataset: Dataset[Any], cache: CacheWish, folder: str | os.PathLike
     base, _ = behind_views(dataset)
     if isinstance(base, PackedDataset):
         base.use_cache(asked)
-    elif asked.budget_bytes is not None:
-        msg = "cache keeps the bytes of datasets that fastfeed.open opens"
-        raise UsageError(msg, got=f"a dataset of type {type(base).__name__}", hint="Open the data with fastfeed.open.")
+        return
+    msg = "cache keeps the bytes of datasets that fastfeed.open opens"
+    error = UsageError(msg, got=f"a dataset of type {type(base).__name__}", hint=_OTHERS)
+    if asked.budget_bytes is not None:
+        raise error
+    LOG.info("no cache: %s", error)
 
 
 def fill_behind(dataset: Dataset[Any]) -> None:

@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 from fastfeed.config import Cache, cache_config
 from fastfeed.errors import UsageError
 from fastfeed.feed.caching import CacheWish, lease_of
+from fastfeed.feed.decode.whole import Tells
 from fastfeed.feed.fingerprint import Fingerprint, file_facts, versions
 from fastfeed.feed.prefix import parts_of, prove
 from fastfeed.feed.samplecode import Unkeepable, decoded, encoded
@@ -26,7 +27,7 @@ RECHECK_EVERY = 199
 """One of so many samples that were kept is made again and compared, in each process, beginning with the first."""
 
 
-class CachedDataset(Dataset[Any]):
+class CachedDataset(Tells, Dataset[Any]):
     """A dataset whose samples are kept up to a part of their making; see cached(), which makes it.
 
     Args:
@@ -45,6 +46,11 @@ class CachedDataset(Dataset[Any]):
             about = {"path": type(dataset).__qualname__, "of": f"about {format_size(plan.data_bytes)} of samples"}
             lease, self.cache = lease_of(plan, len(dataset), about)
             self._shelf = None if lease is None else Shelf(lease)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What is kept of the samples, and why; sentences."""
+        return self.cache.why
 
     def __len__(self) -> int:
         return len(self.dataset)

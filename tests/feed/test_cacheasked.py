@@ -47,12 +47,15 @@ def test_a_dataset_that_has_one_keeps_it(tmp_path: Path, place: Path):
     assert dataset.cache is had
 
 
-def test_other_datasets_are_refused_where_a_size_is_given(place: Path):
+def test_other_datasets_are_refused_where_a_size_is_given(place: Path, caplog):
+    caplog.set_level("INFO", "fastfeed.cache")
     with pytest.raises(UsageError, match="a dataset of type Flat"):
         use_cache(Flat(), "8MiB", place)
     use_cache(Flat(), "auto", place)
     use_cache(Flat(), None, None)
     assert not list(place.iterdir())
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("no cache: cache keeps the bytes of") and "fastfeed.cached(dataset, ...)" in said
 
 
 def test_values_that_do_not_fit(tmp_path: Path, place: Path):

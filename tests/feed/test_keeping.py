@@ -113,14 +113,14 @@ def test_damage_is_found_before_it_is_used(tmp_path: Path, place: Path):
 def test_no_room_and_no_cache_give_the_same(tmp_path: Path, place: Path):
     heavy = Heavy(tmp_path / "log", noisy)
     folder_of(place).mkdir(mode=0o755)
-    for options in ({"cache": 1, "cache_dir": tmp_path}, {"cache": "8MiB", "cache_dir": place}):
-        dataset = fastfeed.cached(heavy, **options)
+    without = fastfeed.cached(heavy, cache="8MiB", cache_dir=place)
+    for dataset in (fastfeed.cached(heavy, cache=1, cache_dir=tmp_path), without):
         found = []
         for source in (heavy, dataset, dataset):
             torch.manual_seed(3)
             found.append([source[index]["values"].tolist() for index in range(80)])
         assert found[0] == found[1] == found[2]
-    assert "may be entered by others" in str(dataset.cache)
+    assert "may be entered by others" in str(without.cache)
 
 
 def test_errors_are_the_datasets(place: Path):
@@ -132,8 +132,8 @@ def test_errors_are_the_datasets(place: Path):
             return super().__getitem__(index)
 
     with pytest.raises(KeyError, match="seven"):
-        fastfeed.cached(Failing(range(10)), "sample", cache="8MiB", cache_dir=place)  # type: ignore[arg-type]
-    dataset = fastfeed.cached(Failing(range(7)), "sample", cache="8MiB", cache_dir=place)  # type: ignore[arg-type]
+        fastfeed.cached(Failing(range(10)), "sample", cache="8MiB", cache_dir=place)
+    dataset = fastfeed.cached(Failing(range(7)), "sample", cache="8MiB", cache_dir=place)
     assert [dataset[index] for index in range(7)] == list(range(7))
     with pytest.raises(IndexError):
         dataset[8]
@@ -141,7 +141,7 @@ def test_errors_are_the_datasets(place: Path):
 
 def test_what_cannot_be_kept_is_refused(place: Path):
     with pytest.raises(UsageError, match="no samples"):
-        fastfeed.cached([], "sample", cache_dir=place, cache="8MiB")  # type: ignore[arg-type]
+        fastfeed.cached([], "sample", cache_dir=place, cache="8MiB")
     with pytest.raises(UsageError, match="draws random numbers"):
         fastfeed.cached(Heavy(place / "log", noisy), "sample", cache_dir=place, cache="8MiB")
 
@@ -234,5 +234,6 @@ def test_packed_photos_and_their_cache_together(tmp_path: Path, place: Path):
     batches = []
     for dataset in (opened, kept, kept):
         loader = DataLoader(dataset, 2, num_workers=0, seed=1)
+        assert (f"cache in {place}" in str(loader.plan)) == (dataset is kept)
         batches.append([image.tolist() for image, _ in loader])
     assert batches[0] == batches[1] == batches[2]

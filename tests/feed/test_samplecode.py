@@ -58,7 +58,7 @@ def test_images(mode):
     assert (found.mode, found.size, found.tobytes()) == (image.mode, image.size, image.tobytes())
 
 
-class Own(dict):
+class Own(dict[str, int]):
     pass
 
 

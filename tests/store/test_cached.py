@@ -147,12 +147,10 @@ def test_damage_is_forgotten_and_read_anew(tmp_path: Path, caplog):
 
 def filled(store: CachedStore) -> int:
     """How many blocks it was asked to fetch, until it said that there is no more."""
-    number: int | None = 0
-    for asked in range(100):
-        number = store.fill_from(number)
-        if number is None:
-            return asked
-    raise AssertionError
+    number, asked = 0, 0
+    while (following := store.fill_from(number)) is not None:
+        number, asked = following, asked + 1
+    return asked
 
 
 def test_filling_goes_from_the_first_byte_to_the_last(tmp_path: Path):

@@ -59,7 +59,16 @@ class WholeBatch:
         return found
 
 
-class MakesBatches:
+class Tells:
+    """A dataset that says how it makes samples."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """How samples are made, and why so; sentences for the plan."""
+        raise NotImplementedError
+
+
+class MakesBatches(Tells):
     """A dataset that can write a batch where it shall lie."""
 
     def make_batch(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
@@ -79,5 +88,5 @@ class MakesBatches:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """How samples are made, and why so; sentences for the plan."""
+        """As decoding."""
         return self.decoding
