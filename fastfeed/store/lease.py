@@ -52,8 +52,10 @@ class Lease:
             msg = f"the cache at {base} cannot be used: {error.strerror}"
             raise CacheUnusable(msg) from error
         _LEASES.add(self)
-        self.close = weakref.finalize(self, _left, self.folder, name, (self.own, self.table, self.data), self._held)
-        """Leave. With the last lease the cache is removed, unless it is kept."""
+        self.close = weakref.finalize(self, _left, self.folder, name, self._held)
+        """Leave. With the last lease the cache is removed, unless it is kept; what is open stays open for other threads."""
+        # Not at the end of the program: a thread that still reads must not find another file under a number.
+        weakref.finalize(self, _closed, (self.own, self.table, self.data)).atexit = False
 
     def drop(self) -> None:
         """End the lease, and keep open what is open."""
@@ -170,11 +172,14 @@ def read_about(folder: CacheFolder, name: str) -> dict[str, Any]:
     return about
 
 
-def _left(folder: CacheFolder, name: str, descriptors: tuple[int, ...], lease: list[int]) -> None:
-    """Close everything; who had a lease, and was the last, removes the cache."""
-    leased = bool(lease)
+def _closed(descriptors: tuple[int, ...]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
+
+
+def _left(folder: CacheFolder, name: str, lease: list[int]) -> None:
+    """Who had a lease, and was the last, removes the cache."""
+    leased = bool(lease)
     while lease:
         unlock(lease.pop())
     if not leased:
