@@ -13,6 +13,7 @@ import heapq
 import json
 import os
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -104,7 +105,7 @@ def slow_dataset(path: str, link: Link) -> Any:  # noqa: ANN401 - as a class tha
 # ------------------------------------------------------------------------------------------------ in a fresh process
 def child(order: Record) -> Record:
     """One measurement."""
-    found: Callable[[Record], Record] = {"epochs": epochs_once, "local": local_once}[order["what"]]
+    found: Callable[[Record], Record] = {"epochs": epochs_once, "local": local_once, "streaming": streaming_once}[order["what"]]
     return found(order)
 
 
@@ -129,6 +130,37 @@ def epochs_once(order: Record) -> Record:
     stats = loader.stats().cache
     kept = sum(file.stat().st_blocks * 512 for file in Path(order["place"]).glob("fastfeed-cache-*/*/*"))
     return {"seconds": seconds, "carried": carried, "kept": kept, "stats": None if stats is None else str(stats)}
+
+
+def streaming_once(order: Record) -> Record:
+    """The same with mosaicml-streaming, whose shards are copied over the link to a local folder when they are first wanted."""
+    from streaming import MDSWriter, StreamingDataset
+    from streaming.base.storage import download
+    from torch.utils.data import DataLoader
+
+    link, remote, local = Link(order["link"]), order["path"] + "-mds", tempfile.mkdtemp(dir=order["place"])
+    if not os.path.isdir(remote):
+        with MDSWriter(out=remote, columns={"bin": "bytes"}, size_limit=30_000_000) as writer:
+            for file in sorted(Path(order["source"]).iterdir()):
+                writer.write({"bin": file.read_bytes()})
+    copy = shutil.copy
+
+    def slow_copy(source: str, target: str) -> None:
+        link.carry(os.stat(source).st_size)
+        copy(source, target)
+
+    download.shutil.copy = slow_copy
+    dataset = StreamingDataset(remote=remote, local=local, shuffle=True, batch_size=32)
+    loader = DataLoader(dataset, 32, num_workers=2, collate_fn=len, persistent_workers=True)
+    seconds, carried = [], []
+    for _ in range(EPOCHS):
+        before, began = link.carried() if os.path.exists(link.path) else 0, time.perf_counter()
+        assert sum(loader) == FILES
+        seconds.append(time.perf_counter() - began)
+        carried.append(link.carried() - before)
+    kept = sum(file.stat().st_blocks * 512 for file in Path(local).rglob("*") if file.is_file())
+    shutil.rmtree(local)
+    return {"seconds": seconds, "carried": carried, "kept": kept}
 
 
 def local_once(order: Record) -> Record:
@@ -204,8 +236,8 @@ POLICIES: dict[str, Callable[[Sequence[int], int, int], float]] = {
 
 
 # ------------------------------------------------------------------------------------------------ parts
-def epochs_part(folder: Path, rounds: int) -> Record:
-    """Epochs over the slow place: without a cache, with room for all of it, with room for half."""
+def epochs_part(folder: Path, rounds: int, peer: str | None) -> Record:
+    """Epochs over the slow place: without a cache, with room for all of it or for half; with --peer also mosaicml-streaming."""
     data = FILES * FILE_BYTES
     runs: Record = {"no cache": None, "cache, all": "4GiB", "cache, half": int(data / 2 * 1.01)}
     found: Record = {name: [] for name in runs}
@@ -213,6 +245,16 @@ def epochs_part(folder: Path, rounds: int) -> Record:
         for name, cache in runs.items():
             order = {"what": "epochs", "path": str(folder / "packed"), "link": str(folder / "link"), "cache": cache}
             found[name].append(in_fresh_process(__file__, {**order, "place": str(place())}))
+            (folder / "link").unlink()
+        if peer is not None:
+            order = {
+                "what": "streaming",
+                "path": str(folder / "packed"),
+                "source": str(folder / "random"),
+                "place": str(place()),
+            }
+            run = in_fresh_process(__file__, {**order, "link": str(folder / "link")}, python=peer)
+            found.setdefault("mosaicml-streaming", []).append(run)
             (folder / "link").unlink()
     rows = [
         [name, *(shown(spread(run["seconds"][epoch] for run in own)) for epoch in range(EPOCHS)),
@@ -224,7 +266,7 @@ def epochs_part(folder: Path, rounds: int) -> Record:
     return found
 
 
-def together_part(folder: Path, rounds: int) -> Record:
+def together_part(folder: Path, rounds: int, _peer: str | None) -> Record:
     """Two and four processes that read the same data at once, each with an order of its own."""
     found: Record = {}
     rows = []
@@ -260,7 +302,7 @@ def at_once(folder: Path, processes: int, cache: str | None, place: Path) -> lis
     return [{**run, "total": total} for run in runs]
 
 
-def local_part(folder: Path, rounds: int) -> Record:
+def local_part(folder: Path, rounds: int, _peer: str | None) -> Record:
     """What the page cache does by itself, on the same reads: processor time."""
     found: Record = {}
     for number in range(rounds):
@@ -275,7 +317,7 @@ def local_part(folder: Path, rounds: int) -> Record:
     return found
 
 
-def policies_part(_folder: Path, _rounds: int) -> Record:
+def policies_part(_folder: Path, _rounds: int, _peer: str | None) -> Record:
     """Hit rates by simulation."""
     found = {share: hit_rates(2000, int(2000 * share), 12) for share in (0.1, 0.25, 0.5, 0.75, 0.9)}
     rows = [[f"{share:.0%}", *(f"{rates[name]:.1%}" for name in POLICIES)] for share, rates in found.items()]
@@ -303,7 +345,7 @@ def make(folder: Path) -> None:
     fastfeed.pack(folder / "text", folder / "zst", shards=4, compress="zstd")
 
 
-RUNS: dict[str, Callable[[Path, int], Record]] = {
+RUNS: dict[str, Callable[[Path, int, str | None], Record]] = {
     "epochs": epochs_part, "together": together_part, "local": local_part, "policies": policies_part,
 }  # fmt: skip
 
@@ -312,6 +354,7 @@ def main() -> None:
     """Run what was asked for."""
     parser = arguments(__doc__, rounds=3)
     parser.add_argument("--part", choices=list(RUNS), action="append", help="only this part; may be given again")
+    parser.add_argument("--peer", metavar="PYTHON", help="an interpreter with mosaicml-streaming, to be measured as well")
     args = parser.parse_args()
     if args.child is not None:
         print(json.dumps(child(args.child)))
@@ -323,7 +366,7 @@ def main() -> None:
         make(Path(folder))
         for part in args.part or RUNS:
             print(f"\n{RUNS[part].__doc__}\n")
-            found[part] = RUNS[part](Path(folder), args.rounds)
+            found[part] = RUNS[part](Path(folder), args.rounds, args.peer)
     write_json(args.json, {"facts": facts, **found})
 
 
