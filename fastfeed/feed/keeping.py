@@ -4,6 +4,8 @@ import logging
 import operator
 import os
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -72,7 +74,7 @@ class CachedDataset(Tells, Dataset[Any]):
             return self.dataset[index]
         try:
             sample = self._kept(self._shelf, number)
-        except (OSError, CacheUnusable) as error:
+        except CacheUnusable as error:
             self._give_up(f"the cache cannot be used any more ({error})")
             return self.dataset[index]
         return self._parts.finished(sample)
@@ -89,21 +91,24 @@ class CachedDataset(Tells, Dataset[Any]):
         count(counters.MISSES)
         if began * 1e-9 < self._full_until:
             return self._parts.prefix[number]
-        with shelf.fetching(number, counters.WAIT_SECONDS) as alone:
+        with ExitStack() as locked:
+            with _of_the_cache():
+                alone = locked.enter_context(shelf.fetching(number, counters.WAIT_SECONDS))
             data = self._found(shelf, number)
             return decoded(data) if data is not None else self._made(shelf, number, keeps=alone)
 
     @staticmethod
     def _found(shelf: Shelf, number: int) -> bytearray | None:
-        entry = shelf.find(number)
-        if entry is None:
+        with _of_the_cache():
+            entry = shelf.find(number)
+            if entry is None:
+                return None
+            data = bytearray(entry.size)
+            if shelf.read(entry, 0, memoryview(data)) and shelf.is_content(entry, data):
+                return data
+            count(counters.DAMAGED)
+            shelf.drop(number)
             return None
-        data = bytearray(entry.size)
-        if shelf.read(entry, 0, memoryview(data)) and shelf.is_content(entry, data):
-            return data
-        count(counters.DAMAGED)
-        shelf.drop(number)
-        return None
 
     def _made(self, shelf: Shelf, number: int, *, keeps: bool) -> Any:  # noqa: ANN401
         began = time.perf_counter_ns()
@@ -119,8 +124,9 @@ class CachedDataset(Tells, Dataset[Any]):
         count(counters.MISS_BYTES, len(data))
         count(counters.FETCHED_BYTES, len(data))
         count(counters.FETCH_NS, spent)
-        if not (shelf.has_room(len(data), self.cache.room) and shelf.put(number, data, self.cache.room)):
-            self._full_until = time.perf_counter() + counters.FULL_SECONDS
+        with _of_the_cache():
+            if not (shelf.has_room(len(data), self.cache.room) and shelf.put(number, data, self.cache.room)):
+                self._full_until = time.perf_counter() + counters.FULL_SECONDS
         return decoded(data)  # as the next time, and as everybody else: the same type, without what was attached to it
 
     def _rechecked(self, shelf: Shelf, number: int, data: bytearray) -> Any:  # noqa: ANN401
@@ -129,15 +135,32 @@ class CachedDataset(Tells, Dataset[Any]):
         if self._hits % RECHECK_EVERY != 1:
             return decoded(data)
         sample = self._parts.prefix[number]
-        if encoded(sample) == data:
+        if _is_still(sample, data):
             return decoded(data)
-        shelf.purge()
+        with _of_the_cache():
+            shelf.purge()
         self._give_up(f"sample {number} is not what was kept of it: data or code have changed, and the cache was emptied")
         return sample
 
     def _give_up(self, why: str) -> None:
         self._shelf = None
-        LOG.warning("%s; samples are made without it, with the same results", why)
+        LOG.warning("%s; samples are made without it", why)
+
+
+def _is_still(sample: Any, data: bytearray) -> bool:  # noqa: ANN401
+    try:
+        return encoded(sample) == data
+    except Unkeepable:
+        return False  # it could be kept before
+
+
+@contextmanager
+def _of_the_cache() -> Iterator[None]:
+    """What the system refuses here is the cache's fault, and not the dataset's, which may raise the same."""
+    try:
+        yield
+    except OSError as error:
+        raise CacheUnusable(error.strerror) from error
 
 
 def cached(

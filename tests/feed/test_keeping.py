@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,31 @@ def test_errors_are_the_datasets(place: Path):
     assert [dataset[index] for index in range(7)] == list(range(7))
     with pytest.raises(IndexError):
         dataset[8]
+
+
+def test_a_file_that_is_missing_is_the_datasets_fault(place: Path, caplog):
+    class Missing(list[int]):
+        def __getitem__(self, index: Any) -> Any:
+            if index == 199:
+                return open(place / "missing", "rb")
+            return super().__getitem__(index)
+
+    dataset = fastfeed.cached(Missing(range(200)), "sample", cache="8MiB", cache_dir=place)
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            dataset[199]
+        assert dataset[150] == 150
+    assert len(caches_in(place)) == 1 and not caplog.records
+
+
+def test_a_cache_that_is_taken_away_is_no_error(tmp_path: Path, place: Path, caplog):
+    dataset = fastfeed.cached(Heavy(tmp_path / "log"), "sample", cache="8MiB", cache_dir=place)
+    expected = [dataset.dataset[index]["values"].tolist() for index in range(80)]
+    assert dataset[0]["values"].tolist() == expected[0]
+    shutil.rmtree(folder_of(place))
+    assert [dataset[index]["values"].tolist() for index in range(80)] == expected
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the cache cannot be used any more (No such file or directory); samples are made")
 
 
 def test_what_cannot_be_kept_is_refused(place: Path):
