@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
     from fastfeed.archive.summary import InfoResult, info
     from fastfeed.auditor.audit import audit
     from fastfeed.auditor.result import AuditResult
+    from fastfeed.config import Cache
     from fastfeed.errors import (
         DatasetError,
         DecodeError,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
     )
     from fastfeed.feed.dataset import PackedDataset
     from fastfeed.feed.decode.many import Views
+    from fastfeed.feed.keeping import CachedDataset, cached
     from fastfeed.feed.loader import DataLoader
     from fastfeed.feed.opening import open
     from fastfeed.feed.standin import install, uninstall
@@ -36,6 +38,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AuditResult": "auditor.result",
+    "Cache": "config",
+    "CachedDataset": "feed.keeping",
     "DataLoader": "feed.loader",
     "DatasetError": "errors",
     "DecodeError": "errors",
@@ -54,6 +58,7 @@ _HOMES = {
     "Views": "feed.decode.many",
     "WorkerDied": "errors",
     "audit": "auditor.audit",
+    "cached": "feed.keeping",
     "index_tars": "source.tarindex",
     "info": "archive.summary",
     "install": "feed.standin",
@@ -67,6 +72,8 @@ _HOMES = {
 
 __all__ = [
     "AuditResult",
+    "Cache",
+    "CachedDataset",
     "DataLoader",
     "DatasetError",
     "DecodeError",
@@ -86,6 +93,7 @@ __all__ = [
     "WorkerDied",
     "__version__",
     "audit",
+    "cached",
     "index_tars",
     "info",
     "install",

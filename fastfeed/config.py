@@ -154,6 +154,60 @@ class PackOptions(TypedDict, total=False):
     frame_bytes: int | str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """What is kept of data between epochs, and where. ``cache="8GiB"`` stands for ``Cache("8GiB")``."""
+
+    budget: int | str = "auto"
+    """Bytes (8 << 30, "8GiB") of all of the user's caches at the place together; "auto": whether and how much is decided."""
+    folder: str | os.PathLike[str] | None = None
+    """The place; None: /dev/shm, or a disk for temporary files ($SLURM_TMPDIR, $TMPDIR) where that is too small."""
+    keep: bool = False
+    """The cache stays there when the last process that uses it has ended (fastfeed info --clear-cache removes it)."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.budget, str) and self.budget != "auto":
+            try:
+                object.__setattr__(self, "budget", parse_size(self.budget))
+            except ValueError as error:
+                msg = f"cache: {error}"
+                raise UsageError(msg) from error
+        if self.budget != "auto" and (not isinstance(self.budget, int) or isinstance(self.budget, bool) or self.budget < 1):
+            msg = 'cache is a number of bytes such as "8GiB", or "auto"'
+            raise UsageError(msg, got=repr(self.budget))
+        if self.folder is not None:
+            object.__setattr__(self, "folder", os.path.abspath(os.fsdecode(self.folder)))
+
+    @property
+    def budget_bytes(self) -> int | None:
+        """Bytes; None where they are decided."""
+        return self.budget if isinstance(self.budget, int) else None
+
+    @property
+    def place(self) -> str | None:
+        """The place that was named."""
+        return None if self.folder is None else os.fsdecode(self.folder)
+
+
+def cache_config(cache: object, folder: str | os.PathLike[str] | None = None) -> Cache | None:
+    """A Cache from what a call was given as cache= and cache_dir=; None where nothing is asked for.
+
+    Raises:
+        UsageError: A value that does not fit.
+    """
+    if cache is None or cache is False:
+        if folder is not None:
+            msg = "cache_dir says where a cache is, and nothing says how large"
+            raise UsageError(msg, hint='Add cache="auto", or a size such as cache="8GiB".')
+        return None
+    if isinstance(cache, Cache):
+        if folder is not None and cache.folder is not None:
+            msg = "the place of the cache is given twice"
+            raise UsageError(msg, got=f"{cache.place} and {os.fsdecode(folder)}")
+        return cache if folder is None else Cache(cache.budget, folder, cache.keep)
+    return Cache("auto" if cache is True else cache, folder)  # type: ignore[arg-type]  # it proves itself
+
+
 def package_folder() -> str:
     """The folder that this very fastfeed is imported from."""
     return str(Path(__file__).parent.parent)

@@ -44,6 +44,16 @@ def cache_folders() -> list[str]:
     return [os.path.join(cache, "fastfeed"), os.path.join(tempfile.gettempdir(), f"fastfeed-{os.getuid()}")]
 
 
+def temporary_folders(environment: Mapping[str, str] = os.environ) -> list[tuple[str, str]]:
+    """(variable, folder): where a job may put large files that are this machine's own, the scheduler's choice first.
+
+    Args:
+        environment: The environment, as at the time of the call.
+    """
+    named = ((name, environment.get(name, "")) for name in ("SLURM_TMPDIR", "TMPDIR"))
+    return [(name, folder) for name, folder in named if os.path.isabs(folder)]
+
+
 def overrides(environment: Mapping[str, str] = os.environ) -> frozenset[str]:
     """FASTFEED_OVERRIDE: names of a loader's options, separated by commas, whose explicit values give way to its decisions.
 

@@ -10,9 +10,11 @@ from fastfeed.config import (
     DEFAULT_LEVEL,
     DEFAULT_SHARD_BYTES,
     OF_COMPRESSION,
+    Cache,
     ImageConfig,
     PackConfig,
     PackOptions,
+    cache_config,
     image_config,
     pack_config,
     package_folder,
@@ -144,3 +146,26 @@ def test_what_is_for_all_images_does_not_go_with_an_audit(option):
     with pytest.raises(UsageError, match="with from_audit only those change that the audit names"):
         image_config(option, audited=True)
     assert image_config({"only_field": "jpg"}, audited=True).only_field == ("jpg",)
+
+
+@pytest.mark.parametrize(("given", "budget"), [("8GiB", 8 << 30), (5, 5), ("auto", None), (True, None), (Cache("1kB"), 1000)])
+def test_a_cache_is_a_number_of_bytes_or_auto(given, budget):
+    config = cache_config(given)
+    assert config is not None and (config.budget_bytes, config.place, config.keep) == (budget, None, False)
+
+
+def test_no_cache_and_where_one_is(tmp_path):
+    assert cache_config(None) is cache_config(False) is None
+    placed = cache_config(Cache("1kB", keep=True), tmp_path)
+    assert placed == Cache(1000, tmp_path, keep=True) and placed.place == str(tmp_path)
+    assert cache_config("1kB", tmp_path) == Cache(1000, str(tmp_path))
+    with pytest.raises(UsageError, match="given twice"):
+        cache_config(Cache("1kB", tmp_path), "/elsewhere")
+    with pytest.raises(UsageError, match="nothing says how large"):
+        cache_config(None, tmp_path)
+
+
+@pytest.mark.parametrize("wrong", ["", "large", "0 B", 0, -5, 1.5, [1]])
+def test_what_is_no_size_of_a_cache(wrong):
+    with pytest.raises(UsageError, match="cache"):
+        cache_config(wrong)

@@ -14,6 +14,7 @@ from fastfeed.environment import (
     launched_processes,
     limit_library_threads,
     overrides,
+    temporary_folders,
     workers_begin,
 )
 from fastfeed.errors import UsageError
@@ -181,3 +182,11 @@ def test_tokenizers_variable_is_set_only_while_workers_begin(monkeypatch):
     with workers_begin():
         assert os.environ == {"TOKENIZERS_PARALLELISM": "true"}
     assert os.environ == {"TOKENIZERS_PARALLELISM": "true"}
+
+
+def test_folders_for_temporary_files_the_schedulers_first():
+    assert temporary_folders({"TMPDIR": "/tmp/mine", "SLURM_TMPDIR": "/scratch/1"}) == [
+        ("SLURM_TMPDIR", "/scratch/1"),
+        ("TMPDIR", "/tmp/mine"),
+    ]
+    assert temporary_folders({"TMPDIR": "relative", "SLURM_TMPDIR": ""}) == []

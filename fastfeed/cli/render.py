@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fastfeed.packer.sidecars import SidecarsResult
     from fastfeed.packer.verify import VerifyResult
     from fastfeed.source.scan import LeftOut
+    from fastfeed.store.cachelist import CacheInfo, CachesResult
 
 _WIDTH = 100
 _SHOWN = 5
@@ -280,6 +281,23 @@ def info_result(result: "InfoResult") -> None:
     """What info found, dataset by dataset."""
     for dataset in result.datasets:
         _dataset_info(dataset)
+
+
+def caches_result(result: "CachesResult") -> None:
+    """The caches that are there, and those that were removed."""
+    for cache in result.removed:
+        print(f"removed: {_cache(cache)}")
+    for cache in result.caches:
+        state = "in use" if cache.in_use else "kept" if cache.kept else "left by a process that was killed"
+        print(f"{_cache(cache)}: {state}")
+    if not result.caches and not result.removed:
+        print("no caches")
+    for text in result.unusable:
+        print(printable(text))
+
+
+def _cache(cache: "CacheInfo") -> str:
+    return printable(f"{cache.path}  {format_size(cache.size_bytes)} of {cache.data or 'unknown data'} ({cache.holds})")
 
 
 def _dataset_info(d: "DatasetInfo") -> None:

@@ -14,9 +14,11 @@ from fastfeed.archive.catalog import Catalog, Place
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.index import SAMPLE
 from fastfeed.archive.shard import CLASS_FIELD
+from fastfeed.config import cache_config
 from fastfeed.errors import DecodeError, ManifestDamaged, NoClasses, UsageError
+from fastfeed.feed import caching, select
 from fastfeed.feed import fields as registry
-from fastfeed.feed import select
+from fastfeed.feed.caching import CacheWish, KeepsReads
 from fastfeed.feed.columns import Columns
 from fastfeed.feed.decode.arrays import as_function
 from fastfeed.feed.decode.images import DECODES, Begun, is_colour_jpeg
@@ -34,7 +36,7 @@ from fastfeed.trace import NULL, Recorder, listening
 from fastfeed.units import format_count
 
 
-class PackedDataset(Selectable, ImageField, Dataset[Any]):
+class PackedDataset(Selectable, ImageField, KeepsReads, Dataset[Any]):
     """Samples of a packed dataset by position.
 
     A dataset whose fields are one image and its class gives tuples (image, target), the image RGB as ImageFolder gives
@@ -61,6 +63,10 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
             array, a value a sample; or a list of such. Their columns are joined to the dataset's (feed/extra.py).
         recorder: Hears of each sample's stages read, decode, transform, by its position in this very dataset or view.
         skip: A skip list (JSONL file): its samples are left out, and the positions of the others close up.
+        cache: Keep what was read, for the next epochs and for all processes of this user on this machine: a number of bytes
+            ("8GiB"), "auto" (whether and how much is decided, with the reasons in .cache), or fastfeed.Cache. Samples are the
+            same with and without.
+        cache_dir: Where it is kept; left out, /dev/shm, or $SLURM_TMPDIR or $TMPDIR where that is too small.
 
     Raises:
         NotADataset: No packed dataset there.
@@ -84,6 +90,8 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
         extra: Extra | Sequence[Extra] | None = None,
         recorder: Recorder = NULL,
         skip: Skip | None = None,
+        cache: CacheWish = None,
+        cache_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         if decode not in DECODES:
             msg = f"decode={decode!r} is not known"
@@ -100,8 +108,10 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
         self.selection = None
         self.notes: tuple[str, ...] = ()
         """What was decided or found at opening, in sentences."""
+        asked = cache_config(cache, cache_dir)
         catalog, reader = self._load()
         catalog.prove()
+        self.cache = None if asked is None else caching.plan_for(catalog, asked)
         self.extras = join(catalog, extra)
         """The side tables; print one to see what came of joining it."""
         if skip is not None:
@@ -122,7 +132,8 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
         return archive, MemberReader(archive, store_of(archive))
 
     def _open(self, catalog: Catalog, reader: Reader) -> None:
-        self._archive, self._reader = catalog, reader
+        self._archive = catalog
+        self._reader, self.cache = caching.joined(reader, catalog, self.cache)
         self._columns = Columns(catalog, [table.columns for table in self.extras])
         self.digest = catalog.digest
         """Of the dataset: changes with any byte of it."""
@@ -171,6 +182,11 @@ class PackedDataset(Selectable, ImageField, Dataset[Any]):
         if self.target_transform is not None and CLASS_FIELD not in self._wanted:
             msg = "target_transform needs a class, and the samples have none"
             raise UsageError(msg, path=self.path, expected=f"a field {CLASS_FIELD}", got=", ".join(sorted(self._wanted)))
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """How images are decoded, and what is kept of the data; sentences."""
+        return (*self.decoding, *(() if self.cache is None else self.cache.why))
 
     # ------------------------------------------------------------------------------------------------ pickling
     def __getstate__(self) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 
 from fastfeed.errors import NotResumable, UsageError
 from fastfeed.feed.autotune import Autotune, Ear, tuned
+from fastfeed.feed.cacheasked import fill_behind, use_cache
+from fastfeed.feed.caching import CacheWish
 from fastfeed.feed.collecting import Collector
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.feed.drawing import Asked, EpochWatch, drawn_from, sampler_of, set_epoch
@@ -25,7 +27,7 @@ from fastfeed.feed.inner import InnerOptions, in_order_option
 from fastfeed.feed.judged import Judges
 from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.planning import PlannedLoader, planner_of, raise_descriptors, request_of
-from fastfeed.feed.position import Position
+from fastfeed.feed.position import Position, why_none
 from fastfeed.feed.ranks import Distributed
 from fastfeed.feed.seeds import drawn_base
 from fastfeed.feed.skipping import Skip
@@ -92,6 +94,8 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         record: Take the times that stats() tells, at less than 1 % of the time of batches of a few milliseconds or more.
         audit: Judge samples by these times at the end of each epoch, log which are slow, and write a report (JSONL) to this
             file; True is fastfeed-audit.jsonl. The command fastfeed audit looks closer.
+        cache: Have the dataset's bytes kept between epochs, for all ranks and workers on this machine: as fastfeed.open has it.
+        cache_dir: Where.
 
     Raises:
         ValueError: As torch's; UsageError, which is one, for options of ours.
@@ -135,6 +139,8 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         audit: "bool | str | os.PathLike[str]" = False,
         batch_transform: Callable[[Any], Any] | None = None,
         channels_last: bool = False,
+        cache: CacheWish = None,
+        cache_dir: "str | os.PathLike[str] | None" = None,
     ) -> None:
         prove_rng(rng)
         prove_batches(batch_transform, channels_last=channels_last, batched=batch_size is not None or batch_sampler is not None)
@@ -156,6 +162,8 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         self.with_index, self.hang_seconds, self.skip, self.record = with_index, hang_seconds, skip, record
         self.batch_transform, self.channels_last = batch_transform, channels_last
         self.audit, self._judges = audit, Judges(audit, record=record)
+        self.cache, self.cache_dir = cache, cache_dir
+        use_cache(dataset, None if self.disabled else cache, None if self.disabled else cache_dir)
         ours = sampler_of(dataset, Asked(
             sampler=sampler, batch_sampler=batch_sampler, shuffle=bool(shuffle), drop_last=drop_last, generator=generator,
             seed=seed, distributed=distributed, shuffle_mode=shuffle_mode, skip=skip,
@@ -230,6 +238,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         tell_of_ranks(self.distributed, self.sampler, self.batch_sampler)
         tell_of_generators(self.dataset if self.num_workers else None, each_sample=self.rng == "sample")
         raise_descriptors(self.plan)
+        fill_behind(self.dataset)
         for line in self.plan.costs:
             LOG.info("%s", line)
 
@@ -378,16 +387,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
 
     def _unresumable(self) -> NotResumable | None:
         """Why there are no positions; None where there are."""
-        if self.disabled:
-            msg = "FASTFEED_DISABLE=1 leaves torch's own loader, which has no position to save or to go on from"
-            return NotResumable(msg)
-        if self._own is None:
-            msg = "only an order of the loader's own can be gone on with"
-            return NotResumable(msg, hint="Give seed= (or distributed=), and no sampler or batch_sampler.")
-        if not self.in_order and self.num_workers:
-            msg = "with in_order=False the batches that are handed out are no beginning of the order: there is no position"
-            return NotResumable(msg, hint="Leave in_order out.")
-        return None
+        return why_none(self._own, disabled=self.disabled, sorts=self.in_order or not self.num_workers)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the workers that are kept, as torch's would be if it could be pickled with them."""

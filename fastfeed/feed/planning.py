@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import IterableDataset, TensorDataset
 
 from fastfeed.feed.ceilings import SizingFacts, StartMethod, WorkerRequest
-from fastfeed.feed.decode.whole import MakesBatches
+from fastfeed.feed.decode.whole import Tells
 from fastfeed.feed.obstacles import against_sending, is_guarded, tensors_on
 from fastfeed.feed.passage import Passage, can_start, passage_of
 from fastfeed.feed.sizing import WorkerPlan, plan_workers
@@ -235,7 +235,7 @@ class PlannedLoader:
         if self._passage is not None:
             self._plan = self._planner.replanned(self._plan, self._passage)
         base, _ = behind_views(self.__dict__.get("dataset"))  # the constructor asks before it has one
-        data = base.decoding if isinstance(base, MakesBatches) else ()
+        data = base.told if isinstance(base, Tells) else ()
         if data != self._plan.data:
             self._plan = replace(self._plan, data=data)
         return self._plan

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from fastfeed.errors import UsageError
+from fastfeed.errors import NotResumable, UsageError
 from fastfeed.feed.engine import EpochIterator, Handed
 from fastfeed.feed.order import OrderSampler
 
@@ -64,3 +64,23 @@ class Position:
             raise UsageError(msg, expected=f"version {_VERSION}", got=repr(state_dict.get("version")))
         self.order.load(state_dict["order"])
         self.handed = None
+
+
+def why_none(order: OrderSampler | None, *, disabled: bool, sorts: bool) -> NotResumable | None:
+    """Why a loader has no positions; None where it has.
+
+    Args:
+        order: Of ours that is drawn from.
+        disabled: Whether it is torch's loader alone.
+        sorts: Whether batches come in their order.
+    """
+    if disabled:
+        msg = "FASTFEED_DISABLE=1 leaves torch's own loader, which has no position to save or to go on from"
+        return NotResumable(msg)
+    if order is None:
+        msg = "only an order of the loader's own can be gone on with"
+        return NotResumable(msg, hint="Give seed= (or distributed=), and no sampler or batch_sampler.")
+    if not sorts:
+        msg = "with in_order=False the batches that are handed out are no beginning of the order: there is no position"
+        return NotResumable(msg, hint="Leave in_order out.")
+    return None

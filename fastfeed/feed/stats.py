@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from torch.utils.data import IterableDataset, IterDataPipe
 
 from fastfeed.errors import UsageError
+from fastfeed.feed.cachestats import CacheStats, cache_stats
 from fastfeed.feed.collecting import Collector, Slow, Totals
 from fastfeed.feed.figures import ERROR, Sketch
 from fastfeed.feed.naming import sample_id
@@ -128,6 +129,8 @@ class LoaderStats:
     """Samples replaced by on_error="replace"."""
     counters: Mapping[str, int]
     """What datasets have counted (fastfeed.trace.count)."""
+    cache: CacheStats | None
+    """Reads through a cache; None where there were none."""
     notes: tuple[str, ...]
     """What the figures do not hold, in sentences."""
 
@@ -197,6 +200,7 @@ def told(collector: Collector, loader: Source, since: str) -> LoaderStats:
 def stats_of(totals: Totals, loader: Source, *, since: str, epochs: int) -> LoaderStats:
     """Totals as a record; the loader knows names, and what on_error does."""
     dataset, on_error = loader.dataset, loader.on_error
+    cache, counters = cache_stats(totals.counters)
     streams = isinstance(dataset, IterableDataset)
     wait_seconds, tolerated = totals.wait.total * _NS, totals.tolerated
     skipped = tolerated if on_error == "skip" else 0
@@ -216,7 +220,7 @@ def stats_of(totals: Totals, loader: Source, *, since: str, epochs: int) -> Load
             for worker, sums in sorted(totals.workers.items())
         ),
         failed=totals.failed, skipped=skipped, replaced=tolerated if on_error == "replace" else 0,
-        counters=dict(totals.counters), notes=tuple(_notes(totals, streams=streams)),
+        counters=counters, cache=cache, notes=tuple(_notes(totals, streams=streams)),
     )  # fmt: skip
 
 
@@ -276,7 +280,7 @@ def _summary(stats: LoaderStats) -> list[str]:
         lines.append(f"{who}: {format_count(worker.batches, 'batch', 'batches')} in {made}, {busy} of processor time")
     wrong = {"failed batches": stats.failed, "skipped samples": stats.skipped, "replaced samples": stats.replaced}
     told = [f"{name}: {count:,}" for name, count in {**wrong, **stats.counters}.items() if count or name not in wrong]
-    return [*lines, *([", ".join(told)] if told else [])]
+    return [*lines, *([", ".join(told)] if told else []), *([] if stats.cache is None else [str(stats.cache)])]
 
 
 def _table(stats: LoaderStats) -> list[str]:

@@ -9,6 +9,7 @@ from packing import packed_rows
 import fastfeed
 from fastfeed.archive.index import UserColumn
 from fastfeed.archive.summary import DatasetInfo, InfoResult
+from fastfeed.store.cachelist import CachesResult
 
 
 def test_what_is_inside(tmp_path: Path):
@@ -61,3 +62,26 @@ def test_rows_of_jpegs_are_counted_where_there_are_any(tmp_path: Path):
     fields = record("info", dataset, kind=InfoResult)["datasets"][0]["fields"]
     assert {field["name"]: field["row_indexed"] for field in fields} == {"cls": 0, "jpg": 3}
     assert "row-indexed" not in done("info", pack_photos(tmp_path / "plain"))
+
+
+def test_caches_are_listed_and_cleared(tmp_path: Path):
+    dataset = pack_photos(tmp_path)
+    place = tmp_path / "place"
+    place.mkdir()
+    assert done("info", "--cache", "--cache-dir", place) == "no caches\n"
+    opened = fastfeed.open(dataset, cache=fastfeed.Cache("8MiB", keep=True), cache_dir=place)
+    opened[0]
+    assert f"of {dataset}" in done("info", "--cache", "--cache-dir", place) and "in use" in done(
+        "info", dataset, "--cache-dir", place
+    )
+    assert done("info", tmp_path / "photos", "--cache", "--cache-dir", place) == "no caches\n"
+    assert "in use" in done("info", "--clear-cache", "--cache-dir", place)
+    del opened
+    assert done("info", "--cache", "--cache-dir", place).endswith(": kept\n")
+    found = record("info", "--clear-cache", "--cache-dir", place, kind=CachesResult)
+    assert [cache["data"] for cache in found["removed"]] == [str(dataset)] and found["caches"] == []
+    assert not list(place.iterdir())
+
+
+def test_without_a_path_there_is_nothing_to_describe():
+    assert "none is given" in refused("info", code=2)

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from caching import NAME, folder_of
 from helpers import ColumnFile, flip_bit, make_captioned, packed, rewrite_index
 
 from fastfeed.archive.dataset import Archive, Place
 from fastfeed.archive.shard import digest
 from fastfeed.errors import ShardDamaged
 from fastfeed.store.base import Range
+from fastfeed.store.cached import CachedStore, block_count
+from fastfeed.store.lease import Lease
 from fastfeed.store.local import LocalStore
 from fastfeed.store.members import MemberReader
 from fastfeed.store.memory import MemoryStore
+from fastfeed.store.shelf import Room, Shelf
 
 
 class CountingStore(MemoryStore):
@@ -161,3 +165,27 @@ def test_members_in_the_wrong_order_are_damage_and_no_crash(dataset: Path):
         reader.read_batch([(0, places(reader, 0))])
     with pytest.raises(ShardDamaged, match="sample 0"):
         reader.read_batch([(0, places(reader, 0)), (1, places(reader, 1))])
+
+
+def test_what_a_damaged_cache_gives_is_read_past_it(dataset: Path, tmp_path: Path):
+    archive = Archive(str(dataset))
+    sizes = {entry.file: entry.stream_bytes for entry in archive.manifest.shards}
+    shelf = Shelf(Lease(str(tmp_path), NAME, block_count(sizes), about={}))
+    reader = MemberReader(archive, CachedStore(LocalStore(str(dataset)), shelf, sizes, Room(1 << 30)))
+    plain = MemberReader(archive, LocalStore(str(dataset)))
+    wanted = [(position, places(reader, position)) for position in range(6)]
+    expected = [[bytes(view) for view in views] for views in plain.read_batch(wanted)]
+    data = folder_of(tmp_path) / NAME / "data"
+    for read_singly in (False, True):
+        reader.read_batch(wanted)
+        data.write_bytes(bytes(data.stat().st_size))
+        if read_singly:
+            found = [[reader.read(position, place) for place in own] for position, own in wanted]
+        else:
+            found = [[bytes(view) for view in views] for views in reader.read_batch(wanted)]
+        assert found == expected
+    flip_bit(min(dataset.glob("*.tar")), wanted[0][1][0].start)  # now the source is damaged as well
+    data.write_bytes(bytes(data.stat().st_size))
+    with pytest.raises(ShardDamaged, match="differ from their checksum"):
+        reader.read_batch(wanted)
+    shelf.close()

@@ -59,7 +59,16 @@ class WholeBatch:
         return found
 
 
-class MakesBatches:
+class Tells:
+    """A dataset that says how it makes samples."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """How samples are made, and why so; sentences for the plan."""
+        raise NotImplementedError
+
+
+class MakesBatches(Tells):
     """A dataset that can write a batch where it shall lie."""
 
     def make_batch(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
@@ -74,5 +83,10 @@ class MakesBatches:
 
     @property
     def decoding(self) -> tuple[str, ...]:
-        """How images are decoded, and why so; sentences for the plan."""
+        """How images are decoded, and why so; sentences."""
         raise NotImplementedError
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """As decoding."""
+        return self.decoding

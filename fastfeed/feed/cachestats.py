@@ -1,0 +1,58 @@
+"""What a cache was good for, from what was counted in the processes that read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastfeed.store import cached
+from fastfeed.units import format_count, format_seconds, format_size
+
+_NS = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheStats:
+    """Reads through a cache, summed over workers. A read is a sample's members that lie together."""
+
+    hits: int
+    """Reads of which all bytes were in the cache."""
+    hit_bytes: int
+    hit_seconds: float
+    """That they took."""
+    misses: int
+    miss_bytes: int
+    fetched_bytes: int
+    """Of the data itself, for misses: whole blocks while there is room in the cache."""
+    fetch_seconds: float
+    """That reading these took."""
+    damaged: int
+    """Blocks that were not what they should be, and were read again from the data."""
+    saved_seconds: float | None
+    """What hits would have taken at the pace at which fetched bytes came, less what they took. None where nothing was fetched
+    (a cache that was full from the beginning), so that the pace is not known."""
+
+    @property
+    def hit_rate(self) -> float:
+        """Hits among reads, 0 to 1."""
+        reads = self.hits + self.misses
+        return self.hits / reads if reads else 0.0
+
+    def __str__(self) -> str:
+        reads = format_count(self.hits + self.misses, "read")
+        text = f"cache: {self.hits:,} of {reads} were hits ({self.hit_rate:.1%}), {format_size(self.hit_bytes)} from it"
+        text += f", {format_size(self.fetched_bytes)} from the data in {format_seconds(self.fetch_seconds)}"
+        if self.saved_seconds is not None:
+            text += f", about {format_seconds(self.saved_seconds)} saved (summed over workers)"
+        return text + (f", {format_count(self.damaged, 'damaged block')} read again" if self.damaged else "")
+
+
+def cache_stats(counters: Mapping[str, int]) -> tuple[CacheStats | None, dict[str, int]]:
+    """What was counted of a cache, None where nothing was; and the other counters."""
+    others = {name: count for name, count in counters.items() if name not in cached.COUNTERS}
+    if len(others) == len(counters):
+        return None, others
+    hits, hit_bytes, hit_ns, misses, miss_bytes, fetched, fetch_ns, damaged = (counters.get(n, 0) for n in cached.COUNTERS)
+    saved = hit_bytes / fetched * fetch_ns - hit_ns if fetched else None
+    return CacheStats(
+        hits=hits, hit_bytes=hit_bytes, hit_seconds=hit_ns * _NS, misses=misses, miss_bytes=miss_bytes, fetched_bytes=fetched,
+        fetch_seconds=fetch_ns * _NS, damaged=damaged, saved_seconds=None if saved is None else max(0.0, saved * _NS),
+    ), others  # fmt: skip

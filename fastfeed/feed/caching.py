@@ -1,0 +1,142 @@
+"""Caches of datasets: decided when one is opened, joined by each process that reads it."""
+
+import logging
+import multiprocessing
+import os
+from collections.abc import Mapping
+
+from fastfeed.archive.catalog import Catalog
+from fastfeed.archive.dataset import Archive
+from fastfeed.archive.index import MEMBER
+from fastfeed.archive.tars import TarSet
+from fastfeed.config import Cache
+from fastfeed.store.cached import BLOCK_BYTES, CachedStore, block_count
+from fastfeed.store.cachedfiles import CachedFileReader
+from fastfeed.store.cachefolder import CacheUnusable
+from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, plan_cache
+from fastfeed.store.files import FileReader
+from fastfeed.store.filling import Filling
+from fastfeed.store.lease import Lease
+from fastfeed.store.members import MemberReader, Reader
+from fastfeed.store.shelf import Shelf
+from fastfeed.units import format_size
+
+CacheWish = Cache | str | int | bool | None
+"""What a call takes as cache=."""
+LOG = logging.getLogger("fastfeed.cache")
+
+
+class KeepsReads:
+    """A dataset whose reads may be kept."""
+
+    cache: CachePlan | None
+    """What is kept of the data, where, and why; None where nothing was asked for."""
+    _archive: Catalog
+    _reader: Reader
+
+    def use_cache(self, asked: Cache) -> CachePlan:
+        """Have what is read from now on kept, if nothing was asked for at opening.
+
+        Args:
+            asked: How much, and where.
+
+        Returns:
+            What was decided. Where a cache was asked for before, it is that one.
+        """
+        if self.cache is None:
+            self._reader, self.cache = joined(self._reader, self._archive, plan_for(self._archive, asked))
+        assert self.cache is not None
+        return self.cache
+
+    def fill_cache(self) -> None:
+        """Begin to fetch in the background what is not kept yet; nothing where there is no cache, or that was begun."""
+        store = self._reader.store if isinstance(self._reader, MemberReader) else None
+        if isinstance(store, CachedStore) and store.filling is None:
+            store.filling = Filling(store)
+
+
+def plan_for(catalog: Catalog, asked: Cache) -> CachePlan:
+    """Decide whether a dataset is cached, where, and how much of it.
+
+    Args:
+        catalog: What is read.
+        asked: What the user asked for.
+    """
+    packed = isinstance(catalog, Archive)
+    # What pack wrote is known by its content, so that copies share a cache; other data by where it lies, too.
+    place = () if packed else (os.path.realpath(catalog.path),)
+    sizes = _sizes(catalog)
+    kind = ("files",) if sizes is None else ("blocks", BLOCK_BYTES)
+    name = cache_name(*kind, catalog.digest, *place)
+    compressed = isinstance(catalog, Archive) and catalog.manifest.compression is not None
+    plan = plan_cache(asked, facts_of(catalog.path, _data_bytes(catalog), asked, name, compressed=compressed), name)
+    if plan.folder is None and asked.budget_bytes is not None:
+        LOG.warning("%s; the data is read without it, with the same results", "; ".join(plan.why))
+    return plan
+
+
+def _sizes(catalog: Catalog) -> Mapping[str, int] | None:
+    """Bytes of each tar, decompressed, by name; None for plain files."""
+    if isinstance(catalog, Archive):
+        return {entry.file: entry.stream_bytes for entry in catalog.manifest.shards}
+    if isinstance(catalog, TarSet):
+        return {entry.file: entry.tar_bytes for entry in catalog.tars}
+    return None
+
+
+def _data_bytes(catalog: Catalog) -> int:
+    sizes = _sizes(catalog)
+    return int(catalog.index.array(MEMBER, "size").sum()) if sizes is None else sum(sizes.values())
+
+
+def joined(reader: Reader, catalog: Catalog, plan: CachePlan | None) -> tuple[Reader, CachePlan | None]:
+    """What reads through the cache, in this process, and the plan; what read before, where there is none after all.
+
+    Args:
+        reader: What reads without it.
+        catalog: What is read.
+        plan: The decision, of this process or of the one whose worker this is; None where nothing was asked for.
+    """
+    if plan is None or plan.folder is None:
+        return reader, plan
+    sizes = _sizes(catalog)
+    entries = len(catalog.index.array(MEMBER, "size")) if sizes is None else block_count(sizes)
+    about = {"path": catalog.path, "digest": catalog.digest, "of": f"{format_size(_data_bytes(catalog))} in {catalog.parts()}"}
+    lease, plan = lease_of(plan, entries, about)
+    if lease is None:
+        return reader, plan
+    if isinstance(reader, FileReader):
+        return CachedFileReader(reader.files, Shelf(lease), plan.room), plan
+    assert isinstance(reader, MemberReader)
+    assert sizes is not None
+    return MemberReader(reader.archive, CachedStore(reader.store, Shelf(lease), sizes, plan.room)), plan
+
+
+def lease_of(plan: CachePlan, entries: int, about: Mapping[str, object]) -> tuple[Lease | None, CachePlan]:
+    """The cache of a plan that has a place, joined by this process; None, and a plan that says why, where it cannot be.
+
+    Args:
+        plan: It.
+        entries: How many there can be.
+        about: What the cache is of.
+    """
+    assert plan.folder is not None
+    guest = _is_worker_of(plan.holder)
+    try:
+        return Lease(plan.folder, plan.name, entries, about=about, keep=plan.asked.keep, guest=guest), plan
+    except CacheUnusable as error:
+        LOG.warning("no cache: %s; the data is read without it, with the same results", error)
+        return None, plan.refused(str(error))
+
+
+def _is_worker_of(process: int) -> bool:
+    """Whether this process was started by that one, which has a lease: then it needs none, and outlives that one by little.
+
+    While a spawned process is given what it is started with, it does not know its parent yet, only that it is being started.
+    """
+    if process == os.getpid():
+        return False
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return bool(getattr(multiprocessing.current_process(), "_inheriting", False))
+    return parent.pid == process

@@ -1,0 +1,204 @@
+"""fastfeed.cached: samples of any map-style dataset are kept after the part of their making that is the same each time."""
+
+import logging
+import operator
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from fastfeed.config import Cache, cache_config
+from fastfeed.errors import UsageError
+from fastfeed.feed.caching import CacheWish, lease_of
+from fastfeed.feed.decode.whole import Tells
+from fastfeed.feed.fingerprint import Fingerprint, file_facts, versions
+from fastfeed.feed.prefix import parts_of, prove
+from fastfeed.feed.samplecode import Unkeepable, decoded, encoded
+from fastfeed.store import cached as counters
+from fastfeed.store.cachefolder import CacheUnusable
+from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, plan_cache
+from fastfeed.store.shelf import Shelf
+from fastfeed.trace import count
+from fastfeed.units import format_size
+
+LOG = logging.getLogger("fastfeed.cache")
+RECHECK_EVERY = 199
+"""One of so many samples that were kept is made again and compared, in each process, beginning with the first."""
+
+
+class CachedDataset(Tells, Dataset[Any]):
+    """A dataset whose samples are kept up to a part of their making; see cached(), which makes it.
+
+    Args:
+        dataset: Any map-style dataset.
+        upto: As cached().
+        plan: Where samples are kept.
+    """
+
+    def __init__(self, dataset: Any, upto: str | int, plan: CachePlan) -> None:  # noqa: ANN401 - any dataset
+        self.dataset, self.upto, self.cache = dataset, upto, plan
+        self._parts = parts_of(dataset, upto)
+        self._hits = 0
+        self._full_until = 0.0
+        self._shelf: Shelf | None = None
+        if plan.folder is not None:
+            about = {"path": type(dataset).__qualname__, "of": f"about {format_size(plan.data_bytes)} of samples"}
+            lease, self.cache = lease_of(plan, len(dataset), about)
+            self._shelf = None if lease is None else Shelf(lease)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What is kept of the samples, and why; sentences."""
+        return self.cache.why
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"dataset": self.dataset, "upto": self.upto, "cache": self.cache}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["dataset"], state["upto"], state["cache"])  # type: ignore[misc]
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - any index and sample
+        """The dataset's sample."""
+        try:
+            number = operator.index(index)
+        except TypeError:
+            return self.dataset[index]
+        number += len(self) if number < 0 else 0
+        if self._shelf is None or not 0 <= number < len(self):
+            return self.dataset[index]
+        try:
+            sample = self._kept(self._shelf, number)
+        except CacheUnusable as error:
+            self._give_up(f"the cache cannot be used any more ({error})")
+            return self.dataset[index]
+        return self._parts.finished(sample)
+
+    def _kept(self, shelf: Shelf, number: int) -> Any:  # noqa: ANN401
+        """The part of a sample that is kept: it, or one that is made now."""
+        began = time.perf_counter_ns()
+        data = self._found(shelf, number)
+        if data is not None:
+            count(counters.HITS)
+            count(counters.HIT_BYTES, len(data))
+            count(counters.HIT_NS, time.perf_counter_ns() - began)
+            return self._rechecked(shelf, number, data)
+        count(counters.MISSES)
+        if began * 1e-9 < self._full_until:
+            return self._parts.prefix[number]
+        with ExitStack() as locked:
+            with _of_the_cache():
+                alone = locked.enter_context(shelf.fetching(number, counters.WAIT_SECONDS))
+            data = self._found(shelf, number)
+            return decoded(data) if data is not None else self._made(shelf, number, keeps=alone)
+
+    @staticmethod
+    def _found(shelf: Shelf, number: int) -> bytearray | None:
+        with _of_the_cache():
+            entry = shelf.find(number)
+            if entry is None:
+                return None
+            data = bytearray(entry.size)
+            if shelf.read(entry, 0, memoryview(data)) and shelf.is_content(entry, data):
+                return data
+            count(counters.DAMAGED)
+            shelf.drop(number)
+            return None
+
+    def _made(self, shelf: Shelf, number: int, *, keeps: bool) -> Any:  # noqa: ANN401
+        began = time.perf_counter_ns()
+        sample = self._parts.prefix[number]
+        spent = time.perf_counter_ns() - began
+        if not keeps:
+            return sample
+        try:
+            data = encoded(sample)
+        except Unkeepable as error:
+            self._give_up(f"sample {number} cannot be kept: {error}")
+            return sample
+        count(counters.MISS_BYTES, len(data))
+        count(counters.FETCHED_BYTES, len(data))
+        count(counters.FETCH_NS, spent)
+        with _of_the_cache():
+            if not (shelf.has_room(len(data), self.cache.room) and shelf.put(number, data, self.cache.room)):
+                self._full_until = time.perf_counter() + counters.FULL_SECONDS
+        return decoded(data)  # as the next time, and as everybody else: the same type, without what was attached to it
+
+    def _rechecked(self, shelf: Shelf, number: int, data: bytearray) -> Any:  # noqa: ANN401
+        """A kept sample; now and then it is made again, and if it has changed, nothing that is kept is believed any more."""
+        self._hits += 1
+        if self._hits % RECHECK_EVERY != 1:
+            return decoded(data)
+        sample = self._parts.prefix[number]
+        if _is_still(sample, data):
+            return decoded(data)
+        with _of_the_cache():
+            shelf.purge()
+        self._give_up(f"sample {number} is not what was kept of it: data or code have changed, and the cache was emptied")
+        return sample
+
+    def _give_up(self, why: str) -> None:
+        self._shelf = None
+        LOG.warning("%s; samples are made without it", why)
+
+
+def _is_still(sample: Any, data: bytearray) -> bool:  # noqa: ANN401
+    try:
+        return encoded(sample) == data
+    except Unkeepable:
+        return False  # it could be kept before
+
+
+@contextmanager
+def _of_the_cache() -> Iterator[None]:
+    """What the system refuses here is the cache's fault, and not the dataset's, which may raise the same."""
+    try:
+        yield
+    except OSError as error:
+        raise CacheUnusable(error.strerror) from error
+
+
+def cached(
+    dataset: Any,  # noqa: ANN401 - any map-style dataset
+    upto: str | int = "transform",
+    *,
+    cache: CacheWish = "auto",
+    cache_dir: str | os.PathLike[str] | None = None,
+    version: str = "",
+) -> CachedDataset:
+    """Keep samples of any map-style dataset between epochs and processes, as far as their making is the same each time.
+
+    What is to be kept is proven first, on 64 samples: it draws no random numbers of torch, numpy or Python, is the same when
+    it is made twice, and gives with the rest what the dataset gives. While it is used some kept samples are made again and
+    compared; if one has changed, the cache is emptied, and a warning says so.
+
+    Args:
+        dataset: Any.
+        upto: "transform": what the dataset has before it calls its transform, such as decoded images; a number: that, after
+            so many steps of the transform (a Compose); "sample": samples as they are.
+        cache: How much is kept: bytes ("8GiB"), "auto", or fastfeed.Cache.
+        cache_dir: Where, as fastfeed.open.
+        version: Samples that were kept with another version are not found: for what changes them and Python cannot see.
+
+    Raises:
+        UsageError: There is no such part, or it cannot be kept, for the reason that it says.
+    """
+    asked = cache_config(cache, cache_dir) or Cache()
+    parts = parts_of(dataset, upto)
+    sizes = prove(dataset, parts)
+    fingerprint = Fingerprint()
+    source = next((path for name in ("path", "root") if isinstance(path := getattr(dataset, name, None), str)), "/")
+    fingerprint.add([version, str(upto), file_facts(source), *versions()])
+    fingerprint.add(parts.prefix)
+    name = cache_name("samples", fingerprint.digest())
+    data_bytes = sum(sizes) * len(dataset) // max(1, len(sizes))
+    plan = plan_cache(asked, facts_of(source, data_bytes, asked, name, compressed=True), name)
+    if not sizes:
+        msg = "the dataset has no samples"
+        raise UsageError(msg)
+    return CachedDataset(dataset, upto, plan)

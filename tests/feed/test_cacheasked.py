@@ -1,0 +1,138 @@
+"""DataLoader(cache=): which datasets have it, and what others are told."""
+
+import gc
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from caching import caches_in, folder_of
+from helpers import pack_photos
+from loading import printed
+from torch.utils.data import Dataset, Subset
+
+import fastfeed
+from fastfeed import DataLoader
+from fastfeed.errors import UsageError
+from fastfeed.feed.cacheasked import use_cache
+
+
+class Flat(Dataset[int]):
+    """One of another kind."""
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __len__(self) -> int:
+        return 4
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "place").mkdir()
+    return tmp_path / "place"
+
+
+def test_the_dataset_of_a_loader_or_behind_subsets(tmp_path: Path, place: Path):
+    dataset = fastfeed.open(pack_photos(tmp_path))
+    use_cache(Subset(Subset(dataset, [1, 2, 3]), [0, 1]), "8MiB", place)
+    assert dataset.cache is not None and dataset.cache.folder == str(place)
+    assert len(caches_in(place)) == 1
+
+
+def test_a_dataset_that_has_one_keeps_it(tmp_path: Path, place: Path):
+    dataset = fastfeed.open(pack_photos(tmp_path), cache="8MiB", cache_dir=place)
+    had = dataset.cache
+    use_cache(dataset, "1GiB", None)
+    assert dataset.cache is had
+
+
+def test_other_datasets_are_refused_where_a_size_is_given(place: Path, caplog):
+    caplog.set_level("INFO", "fastfeed.cache")
+    with pytest.raises(UsageError, match="a dataset of type Flat"):
+        use_cache(Flat(), "8MiB", place)
+    use_cache(Flat(), "auto", place)
+    use_cache(Flat(), None, None)
+    assert not list(place.iterdir())
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("no cache: cache keeps the bytes of") and "fastfeed.cached(dataset, ...)" in said
+
+
+def test_values_that_do_not_fit(tmp_path: Path, place: Path):
+    dataset = fastfeed.open(pack_photos(tmp_path))
+    for wrong in ("much", "8 parsecs", 0, -1, 1.5):
+        with pytest.raises(UsageError, match="cache"):
+            DataLoader(dataset, cache=wrong, cache_dir=place)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="nothing says how large"):
+        DataLoader(dataset, cache_dir=place)
+    assert dataset.cache is None
+
+
+def test_plan_and_stats_tell(tmp_path: Path, place: Path):
+    dataset = fastfeed.open(pack_photos(tmp_path), transform=lambda image: 0)
+    loader = DataLoader(dataset, 2, num_workers=0, cache="8MiB", cache_dir=place)
+    assert (loader.cache, loader.cache_dir) == ("8MiB", place)
+    assert f"cache in {place}" in str(loader.plan) and "(as asked for)" in str(loader.plan)
+    for _ in range(2):
+        list(loader)
+    stats = loader.stats()
+    assert stats.cache is not None and stats.cache.hits + stats.cache.misses == 12 and stats.cache.misses < 6
+    assert stats.cache.fetched_bytes in {0, sum(path.stat().st_size for path in (tmp_path / "packed").glob("*.tar"))}
+    assert stats.to_json()["cache"]["hits"] == stats.cache.hits and "reads were hits" in str(stats)
+    last = loader.stats("epoch").cache
+    assert last is not None and (last.hits, last.misses) == (6, 0)
+
+
+SAME = """
+import json, os, sys
+import torch
+import fastfeed
+from fastfeed import DataLoader
+from torchvision.transforms import Compose, RandomResizedCrop, ToTensor
+
+if __name__ == "__main__":
+    path, place, method = sys.argv[1:]
+    transform = Compose([RandomResizedCrop(8), ToTensor()])
+    expected = [[image for image, _ in DataLoader(fastfeed.open(path, transform), 4, shuffle=True, seed=3, num_workers=0)]]
+    found = []
+    for workers in (0, 1, 2):
+        dataset = fastfeed.open(path, transform)
+        loader = DataLoader(dataset, 4, shuffle=True, seed=3, num_workers=workers, cache="8MiB", cache_dir=place,
+                            multiprocessing_context=method if workers else None)
+        for epoch in (0, 0):
+            loader.set_epoch(epoch)
+            batches = [image for image, _ in loader]
+            equal = len(batches) == len(expected[0]) and all(map(torch.equal, batches, expected[0]))
+            found.append(equal)
+        stats = loader.stats().cache
+        found.append(stats.hits > stats.misses)
+        del loader, dataset
+        found.append(os.listdir(place) == [])
+    print(json.dumps(found))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_batches_are_the_same_for_each_number_of_workers_and_start_method(tmp_path: Path, place: Path, method):
+    script = tmp_path / "script.py"
+    script.write_text(SAME)
+    path = pack_photos(tmp_path, each=10, shards=2)
+    assert printed([sys.executable, "-W", "ignore", str(script), str(path), str(place), method]) == [True] * 12
+
+
+def test_it_is_filled_in_the_background_from_the_first_pass_on(tmp_path: Path, place: Path):
+    path = pack_photos(tmp_path, shards=2)
+    dataset = fastfeed.open(path, transform=lambda image: 0)
+    loader = DataLoader(Subset(dataset, [0]), num_workers=0, cache="8MiB", cache_dir=place)
+    (name,) = caches_in(place)
+    data = folder_of(place) / name / "data"
+    assert data.stat().st_size == 0
+    list(loader)
+    whole, deadline = sum(shard.stat().st_size for shard in path.glob("*.tar")), time.monotonic() + 60
+    while data.stat().st_size < whole:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    del loader, dataset
+    gc.collect()
+    assert not list(place.iterdir())

@@ -1,0 +1,31 @@
+"""Figures of a cache, from counters."""
+
+import pytest
+
+from fastfeed.feed.cachestats import cache_stats
+
+COUNTERS = {
+    "cache hits": 30, "cache hit bytes": 3_000_000, "cache hit ns": 10_000_000, "cache misses": 10,
+    "cache miss bytes": 1_000_000,    "cache fetched bytes": 2_000_000, "cache fetch ns": 400_000_000, "mine": 7,
+}  # fmt: skip
+
+
+def test_saved_is_what_hits_would_have_taken_less_what_they_took():
+    stats, others = cache_stats(COUNTERS)
+    assert stats is not None and others == {"mine": 7}
+    assert (stats.hits, stats.misses, stats.hit_rate, stats.damaged) == (30, 10, 0.75, 0)
+    assert stats.saved_seconds == pytest.approx(0.6 - 0.01)
+    assert str(stats) == (
+        "cache: 30 of 40 reads were hits (75.0%), 2.9 MiB from it, 1.9 MiB from the data in 400.0 ms, about 590.0 ms saved "
+        "(summed over workers)"
+    )
+
+
+def test_where_nothing_was_fetched_the_pace_is_not_known():
+    stats, _ = cache_stats({"cache hits": 3, "cache hit bytes": 10, "cache hit ns": 5, "cache damaged": 1})
+    assert stats is not None and stats.saved_seconds is None
+    assert str(stats).endswith("0 B from the data in 0.0 ms, 1 damaged block read again")
+
+
+def test_without_a_cache_there_are_none():
+    assert cache_stats({"mine": 7}) == (None, {"mine": 7})

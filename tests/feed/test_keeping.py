@@ -1,0 +1,265 @@
+"""fastfeed.cached: any dataset's samples with and without it, shared by processes, believed only as long as they are true."""
+
+import os
+import pickle
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from caching import caches_in, folder_of, other_process
+from helpers import make_photos, pack_photos
+from loading import printed
+
+import fastfeed
+from fastfeed import DataLoader
+from fastfeed.errors import UsageError
+from fastfeed.feed import keeping
+from fastfeed.feed.prefix import TRIALS
+
+
+class Heavy(torch.utils.data.Dataset[Any]):
+    """Samples that are heavy to make, each of which is written down."""
+
+    def __init__(self, log: Path, transform: Any = None, factor: int = 2) -> None:
+        self.log, self.transform, self.factor = str(log), transform, factor
+
+    def __len__(self) -> int:
+        return 80
+
+    def __getitem__(self, index: int) -> Any:
+        with open(self.log, "a", encoding="ascii") as file:
+            file.write(f"{index}\n")
+        sample = {"number": index, "values": torch.arange(20) * index * self.factor}
+        return sample if self.transform is None else self.transform(sample)
+
+
+def noisy(sample: dict[str, Any]) -> dict[str, Any]:
+    return {**sample, "values": sample["values"] + torch.rand(20)}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "place").mkdir()
+    return tmp_path / "place"
+
+
+def made(log: Path) -> int:
+    """How many samples were made so far."""
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def test_each_sample_is_made_once_and_random_steps_each_time(tmp_path: Path, place: Path, monkeypatch):
+    monkeypatch.setattr(keeping, "RECHECK_EVERY", 10**9)
+    heavy = Heavy(tmp_path / "log", noisy)
+    dataset = fastfeed.cached(heavy, cache="8MiB", cache_dir=place)
+    assert str(dataset.cache).startswith(f"cache in {place}") and len(caches_in(place)) == 1
+    tried = made(tmp_path / "log")
+    assert tried == 3 * TRIALS
+    found = []
+    for source in (heavy, dataset, dataset):
+        torch.manual_seed(3)
+        found.append([(sample["number"], sample["values"].tolist()) for sample in (source[index] for index in range(80))])
+    assert found[0] == found[1] == found[2]
+    assert made(tmp_path / "log") <= tried + 2 * 80 + 1
+    assert dataset[-1]["number"] == 79 and len(dataset) == 80
+    with pytest.raises(TypeError):
+        dataset["80"]
+    del dataset, source
+    assert not list(place.iterdir())
+
+
+def test_other_attributes_functions_and_versions_have_other_caches(tmp_path: Path, place: Path):
+    log = tmp_path / "log"
+    kept = [
+        fastfeed.cached(Heavy(log, noisy), cache="8MiB", cache_dir=place),
+        fastfeed.cached(Heavy(log, lambda sample: sample), cache="8MiB", cache_dir=place),  # only what is kept counts
+        fastfeed.cached(Heavy(log, noisy, factor=3), cache="8MiB", cache_dir=place),
+        fastfeed.cached(Heavy(log, noisy), cache="8MiB", cache_dir=place, version="2"),
+        fastfeed.cached(Heavy(log), "sample", cache="8MiB", cache_dir=place),
+    ]
+    names = [data.cache.name for data in kept]
+    assert names[0] == names[1] and len(set(names)) == 4 == len(caches_in(place))
+
+
+def test_what_has_changed_is_found_and_nothing_kept_is_believed_any_more(tmp_path: Path, place: Path, caplog, monkeypatch):
+    monkeypatch.setattr(keeping, "RECHECK_EVERY", 5)
+    heavy = Heavy(tmp_path / "log")
+    dataset = fastfeed.cached(heavy, "sample", cache="8MiB", cache_dir=place)
+    for index in range(80):
+        dataset[index]
+    assert dataset[3]["values"][1] == 6
+    heavy.factor = 10  # behind its back
+    found = [int(dataset[index]["values"][1]) for index in range(1, 80)]
+    assert found[4:] == [index * 10 for index in range(5, 80)]
+    assert "is not what was kept of it" in caplog.text and "the cache was emptied" in caplog.text
+    assert not caches_in(place)  # this was its only user
+    other = fastfeed.cached(Heavy(tmp_path / "log"), "sample", cache="8MiB", cache_dir=place)
+    assert [int(other[index]["values"][1]) for index in range(80)] == [index * 2 for index in range(80)]
+
+
+def test_damage_is_found_before_it_is_used(tmp_path: Path, place: Path):
+    dataset = fastfeed.cached(Heavy(tmp_path / "log"), "sample", cache="8MiB", cache_dir=place)
+    expected = [dataset[index]["values"].tolist() for index in range(80)]
+    (name,) = caches_in(place)
+    data = folder_of(place) / name / "data"
+    data.write_bytes(bytes(data.stat().st_size))
+    assert [dataset[index]["values"].tolist() for index in range(80)] == expected
+    os.truncate(data, 10)
+    assert [dataset[index]["values"].tolist() for index in range(80)] == expected
+
+
+def test_no_room_and_no_cache_give_the_same(tmp_path: Path, place: Path):
+    heavy = Heavy(tmp_path / "log", noisy)
+    folder_of(place).mkdir(mode=0o755)
+    without = fastfeed.cached(heavy, cache="8MiB", cache_dir=place)
+    for dataset in (fastfeed.cached(heavy, cache=1, cache_dir=tmp_path), without):
+        found = []
+        for source in (heavy, dataset, dataset):
+            torch.manual_seed(3)
+            found.append([source[index]["values"].tolist() for index in range(80)])
+        assert found[0] == found[1] == found[2]
+    assert "may be entered by others" in str(without.cache)
+
+
+def test_errors_are_the_datasets(place: Path):
+    class Failing(list[int]):
+        def __getitem__(self, index: Any) -> Any:
+            if index == 7:
+                msg = "seven"
+                raise KeyError(msg)
+            return super().__getitem__(index)
+
+    with pytest.raises(KeyError, match="seven"):
+        fastfeed.cached(Failing(range(10)), "sample", cache="8MiB", cache_dir=place)
+    dataset = fastfeed.cached(Failing(range(7)), "sample", cache="8MiB", cache_dir=place)
+    assert [dataset[index] for index in range(7)] == list(range(7))
+    with pytest.raises(IndexError):
+        dataset[8]
+
+
+def test_a_file_that_is_missing_is_the_datasets_fault(place: Path, caplog):
+    class Missing(list[int]):
+        def __getitem__(self, index: Any) -> Any:
+            if index == 199:
+                return open(place / "missing", "rb")
+            return super().__getitem__(index)
+
+    dataset = fastfeed.cached(Missing(range(200)), "sample", cache="8MiB", cache_dir=place)
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            dataset[199]
+        assert dataset[150] == 150
+    assert len(caches_in(place)) == 1 and not caplog.records
+
+
+def test_a_cache_that_is_taken_away_is_no_error(tmp_path: Path, place: Path, caplog):
+    dataset = fastfeed.cached(Heavy(tmp_path / "log"), "sample", cache="8MiB", cache_dir=place)
+    expected = [dataset.dataset[index]["values"].tolist() for index in range(80)]
+    assert dataset[0]["values"].tolist() == expected[0]
+    shutil.rmtree(folder_of(place))
+    assert [dataset[index]["values"].tolist() for index in range(80)] == expected
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the cache cannot be used any more (No such file or directory); samples are made")
+
+
+def test_what_cannot_be_kept_is_refused(place: Path):
+    with pytest.raises(UsageError, match="no samples"):
+        fastfeed.cached([], "sample", cache_dir=place, cache="8MiB")
+    with pytest.raises(UsageError, match="draws random numbers"):
+        fastfeed.cached(Heavy(place / "log", noisy), "sample", cache_dir=place, cache="8MiB")
+
+
+def test_pickles_join_the_same_cache(tmp_path: Path, place: Path):
+    dataset = fastfeed.cached(Heavy(tmp_path / "log"), "sample", cache="8MiB", cache_dir=place)
+    for index in range(80):
+        dataset[index]
+    other, before = pickle.loads(pickle.dumps(dataset)), made(tmp_path / "log")
+    assert [other[index]["number"] for index in range(80)] == list(range(80))
+    assert made(tmp_path / "log") <= before + 1 and len(caches_in(place)) == 1
+
+
+SHARED = """
+import json, sys
+import torch
+import fastfeed
+from fastfeed import DataLoader
+from torchvision.datasets import ImageFolder
+from torchvision.transforms import Compose, RandomCrop, Resize, ToTensor
+
+if __name__ == "__main__":
+    path, place, method = sys.argv[1:]
+    dataset = ImageFolder(path, Compose([Resize(12), RandomCrop(8), ToTensor()]))
+    expected = [image for image, _ in DataLoader(dataset, 4, shuffle=True, seed=3, num_workers=0)]
+    found = []
+    for upto in ("transform", 1):
+        kept = fastfeed.cached(dataset, upto, cache="8MiB", cache_dir=place)
+        for workers in (0, 1, 2):
+            loader = DataLoader(kept, 4, shuffle=True, seed=3, num_workers=workers, persistent_workers=workers > 0,
+                                multiprocessing_context=method if workers else None)
+            for epoch in (0, 0):
+                loader.set_epoch(epoch)
+                found.append(all(map(torch.equal, [image for image, _ in loader], expected)))
+            stats = loader.stats().cache
+            found.append(stats.hits >= stats.misses)
+    print(json.dumps(found))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_batches_are_the_same_for_each_number_of_workers(tmp_path: Path, place: Path, method):
+    make_photos(tmp_path / "photos", each=10)
+    script = tmp_path / "script.py"
+    script.write_text(SHARED)
+    assert printed([sys.executable, "-W", "ignore", str(script), str(tmp_path / "photos"), str(place), method]) == [True] * 18
+    assert not list(place.iterdir())
+
+
+MAKES = """
+import sys
+import fastfeed
+from test_keeping import Heavy
+dataset = fastfeed.cached(Heavy(sys.argv[1]), "sample", cache="8MiB", cache_dir=sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+for index in range(80):
+    dataset[index]
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.long
+def test_two_programs_make_each_sample_once(tmp_path: Path, place: Path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(__file__))
+    script = MAKES.replace("import fastfeed\n", f"sys.path.insert(0, {os.path.dirname(__file__)!r})\nimport fastfeed\n")
+    log = tmp_path / "log"
+    with other_process(script, log, place) as one, other_process(script, log, place) as two:
+        assert len(caches_in(place)) == 1
+        before = made(log)
+        for process in (one, two):
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        assert [process.stdout.readline() for process in (one, two) if process.stdout] == ["done\n"] * 2
+        assert 80 <= made(log) - before <= 80 + 2
+        one.kill()
+        one.wait()
+        two.communicate()
+    assert not list(place.iterdir())
+
+
+def test_packed_photos_and_their_cache_together(tmp_path: Path, place: Path):
+    from torchvision.transforms import Compose, RandomCrop, ToTensor
+
+    opened = fastfeed.open(pack_photos(tmp_path), Compose([RandomCrop(8), ToTensor()]), decode="exact")
+    kept = fastfeed.cached(opened, cache="8MiB", cache_dir=place)
+    batches = []
+    for dataset in (opened, kept, kept):
+        loader = DataLoader(dataset, 2, num_workers=0, seed=1)
+        assert (f"cache in {place}" in str(loader.plan)) == (dataset is kept)
+        batches.append([image.tolist() for image, _ in loader])
+    assert batches[0] == batches[1] == batches[2]
