@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from fastfeed.units import format_seconds
 
@@ -87,9 +87,7 @@ class CacheFolder:
     def __init__(self, base: str, *, make: bool = True) -> None:
         self.path = os.path.join(base, f"fastfeed-cache-{os.geteuid()}")
         try:
-            if make:
-                _make(self.path)
-            self.descriptor = os.open(self.path, _FOLDER)
+            self.descriptor = _made(self.path) if make else os.open(self.path, _FOLDER)
         except FileNotFoundError:
             if make:
                 msg = f"there is no folder {base}"
@@ -205,8 +203,19 @@ class CacheFolder:
         return found
 
 
-def _make(path: str) -> None:
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return  # whose it is, is proven when it is open
+def _made(path: str) -> int:
+    """A descriptor of the folder, made where there is none. Whose it is, is proven when it is open.
+
+    The last user of the caches in it removes it, maybe just when it was found to be there.
+
+    Raises:
+        OSError: It cannot be made or opened; FileNotFoundError where the place is not there.
+    """
+    while True:
+        with suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        try:
+            return os.open(path, _FOLDER)
+        except FileNotFoundError:
+            if not os.path.isdir(os.path.dirname(path)):
+                raise

@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -151,3 +153,22 @@ def test_a_process_forked_while_it_was_locked_does_not_hold_it(tmp_path: Path):
     assert os.waitpid(child, 0)[1] == 0
     assert entered == [False]
     os.close(begin[0])
+
+
+REMOVES = """
+import os, sys
+while True:
+    try:
+        os.rmdir(sys.argv[1])
+    except FileNotFoundError:
+        pass
+"""
+
+
+def test_a_folder_that_another_process_removes_all_the_while_is_made_again(tmp_path: Path):
+    with subprocess.Popen([sys.executable, "-c", REMOVES, str(folder_of(tmp_path))]) as other:
+        try:
+            for _ in range(3000):
+                CacheFolder(str(tmp_path))
+        finally:
+            other.kill()
