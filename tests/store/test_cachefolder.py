@@ -157,6 +157,7 @@ def test_a_process_forked_while_it_was_locked_does_not_hold_it(tmp_path: Path):
 
 REMOVES = """
 import os, sys
+print("ready", flush=True)
 while True:
     try:
         os.rmdir(sys.argv[1])
@@ -166,8 +167,9 @@ while True:
 
 
 def test_a_folder_that_another_process_removes_all_the_while_is_made_again(tmp_path: Path):
-    with subprocess.Popen([sys.executable, "-c", REMOVES, str(folder_of(tmp_path))]) as other:
+    with subprocess.Popen([sys.executable, "-c", REMOVES, str(folder_of(tmp_path))], stdout=subprocess.PIPE) as other:
         try:
+            assert other.stdout is not None and other.stdout.readline() == b"ready\n"
             for _ in range(3000):
                 CacheFolder(str(tmp_path))
         finally:
