@@ -18,7 +18,7 @@ from fastfeed.archive.manifest import FOLDER as INDEX_FOLDER
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.looking.setcodes import JUNK_CLASS
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.codes import LEFT_OUT, LOOP, SPECIAL, UNREADABLE
+from fastfeed.auditor.running.codes import KERNEL_FOLDER, LEFT_OUT, LOOP, SPECIAL, UNREADABLE
 from fastfeed.auditor.running.parts import FILES, PACKED, TARS, PartSpec
 from fastfeed.auditor.running.rowed import describe
 from fastfeed.config import PackConfig, RowConfig
@@ -249,7 +249,7 @@ def _class_folders(listing: Listing, draft: Draft, splits: tuple[str, ...]) -> f
 
 
 def _told_of(item: LeftOut, root: str, splits: tuple[str, ...], *, classes: bool) -> Finding | None:
-    """What there is to say of what pack leaves out, because others do not: FIFOs, loops, leftovers; None of all else.
+    """What there is to say of what pack leaves out, because others do not: FIFOs, loops, /proc, leftovers; None of all else.
 
     Args:
         item: It.
@@ -257,7 +257,7 @@ def _told_of(item: LeftOut, root: str, splits: tuple[str, ...], *, classes: bool
         splits: Folders directly below it that are splits.
         classes: Whether folders are classes.
     """
-    codes = {"special": SPECIAL, "loop": LOOP}
+    codes = {"special": SPECIAL, "loop": LOOP, "kernel": KERNEL_FOLDER}
     if item.kind in codes:
         return Finding(codes[item.kind], item.why)
     if item.kind not in {"hidden", "system"}:
