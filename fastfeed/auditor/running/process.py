@@ -5,7 +5,9 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from glob import glob
 from itertools import islice, takewhile
 from typing import Any, Protocol
 
@@ -52,7 +54,7 @@ class Fresh:
 
     def end(self) -> int:
         """Kill it and what it has started, and give its exit code."""
-        fork.kill(self.pid)
+        kill_all(self.pid)
         code = self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
@@ -84,7 +86,7 @@ class Forked:
 
     def end(self) -> int:
         """Kill it, and give its exit code."""
-        fork.kill(self.pid)
+        kill_all(self.pid)
         _, status = os.waitpid(self.pid, 0)
         for descriptor in (self.orders, self.answers, self.words):
             os.close(descriptor)
@@ -135,6 +137,36 @@ def stack_of(pid: int, descriptor: int) -> str:
     """Where a process stands in Python, in one line ("it stood in ..."), or why that is unknown; it goes on meanwhile.
 
     Args:
+def kill_all(pid: int) -> None:
+    """SIGKILL to a process, and to all that it started, be they in sessions of their own: those its group's end would spare.
+
+    What a process that has ended already had started is no longer known to be its.
+
+    Args:
+        pid: Of a child of ours that leads its group.
+    """
+    apart = [other for other in _started_by(pid) if _group_of(other) != pid]
+    fork.kill(pid)
+    for other in apart:
+        with suppress(ProcessLookupError):  # it ended by itself
+            os.kill(other, signal.SIGKILL)
+
+
+def _started_by(pid: int) -> Iterator[int]:
+    """The processes that descend from one, as far as the kernel tells (CONFIG_PROC_CHILDREN)."""
+    for path in glob(f"/proc/{pid}/task/*/children"):
+        with suppress(OSError), open(path, "rb") as file:  # the thread has ended
+            for child_pid in map(int, file.read().split()):
+                yield child_pid
+                yield from _started_by(child_pid)
+
+
+def _group_of(pid: int) -> int | None:
+    with suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return None
+
+
         pid: Of a child of ours.
         descriptor: Its number, there, of the file that it writes its stack to.
     """
