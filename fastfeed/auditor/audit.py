@@ -90,7 +90,7 @@ def audit(
         gathered = None if page_path is None else Gathered()
         result = job.result(baseline, gathered)
         if page_path is not None and gathered is not None:
-            write_page(page_path, result, gathered, job.thumbnail_crew())
+            write_page(page_path, result, gathered, job.thumbnail_crew(), continues=where is not None)
         if job.complete:
             journal.publish(job.records_of_set())
     return result
@@ -341,7 +341,8 @@ def _write_skip_list(path: str, target: Target, journal: Journal) -> list[str]:
     try:
         SkipList.write(path, named)
     except OSError as error:
-        raise disk_error(f"{path}: {error.strerror}", error.errno, os.path.dirname(os.path.abspath(path))) from error
+        folder = os.path.dirname(os.path.abspath(path))
+        raise disk_error(f"{path}: {error.strerror}", error.errno, folder, continues=journal.report is not None) from error
     missing = len(entries) - len(named)
     what = (
         f"{format_count(missing, 'error')} {'is' if missing == 1 else 'are'} not in the skip list: these samples have no names"

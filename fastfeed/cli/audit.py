@@ -71,7 +71,7 @@ def command(output: Output, *, target: str, fail_on: str, **options: Any) -> int
     if output.json:
         render.json_record(result, failed=failed)
     elif not output.quiet or failed:
-        findings.audit_result(result, skip_list=options["skip_list"], html=options["html"])
+        findings.audit_result(result, options)
     return FOUND if failed else 0
 
 

@@ -52,7 +52,7 @@ class Journal:
         try:
             self._file = self._open(json.loads(json.dumps({**identity, "format": _FORMAT})))
         except OSError as error:
-            raise disk_error(f"{error.filename or report}: {error.strerror}", error.errno, self._folder()) from error
+            raise self._refused(error, error.filename or report or "temporary files") from error
         self.kept = len(self._starts)
         """Records of an earlier audit that was interrupted."""
 
@@ -67,6 +67,10 @@ class Journal:
             return file
         descriptor = os.open(self.report + SUFFIX, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         file = os.fdopen(descriptor, "r+b")
+    def _refused(self, error: OSError, what: str) -> DestinationError:
+        """The system's refusal to write. Without a report nothing is kept that another audit could go on with."""
+        return disk_error(f"{what}: {error.strerror}", error.errno, self._folder(), continues=self.report is not None)
+
         with ExitStack() as unless_done:
             unless_done.enter_context(file)
             self.notes += _lock(descriptor, self.report)
@@ -113,7 +117,7 @@ class Journal:
         try:
             yield
         except OSError as error:
-            raise disk_error(f"the report: {error.strerror}", error.errno, self._folder()) from error
+            raise self._refused(error, "the report" if self.report is not None else "temporary files") from error
 
     # ------------------------------------------------------------------------------------------------ records
     def __len__(self) -> int:
@@ -182,7 +186,7 @@ class Journal:
             publish(f"{self.report}.part", self.report, lambda file: self._write(file, more))
             remove(self.report + SUFFIX)
         except OSError as error:
-            raise disk_error(f"{self.report}: {error.strerror}", error.errno, self._folder()) from error
+            raise self._refused(error, self.report) from error
 
     def _write(self, target: BinaryIO, more: Iterable[SampleRecord]) -> None:
         target.writelines(json.dumps(record.as_json()).encode() + b"\n" for record in chain(self, more))
