@@ -132,6 +132,7 @@ class _Job:
             self._take_over()
             self._stream = self.count is None
             if self._stream:
+            self.journal.begin(self.limits)
                 self.notes.append("a stream is read by one process, from its beginning")
             self._load(crew)
         if crew.ended_at is not None:

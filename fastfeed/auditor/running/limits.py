@@ -2,7 +2,9 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 _TIMES_SLOWEST = 100
 """A sample that takes so many times what 99 of 100 take is spoken of."""
@@ -49,7 +51,33 @@ class Limits:
     memory_bytes: int | None = None
     """More than this, beyond what the process has at its start, cannot be allocated."""
     least_seconds: float = 10.0
-    """A sample that takes less is never spoken of."""
+    """A sample that takes less is never spoken of, nor is a dataset that opens sooner."""
+    least_open_seconds: float = 60.0
+    """What may be killed after a second may still import torch: opening a dataset may always take so long."""
+    open_deadline: float | None = None
+    """Of time.monotonic(): where no child has opened it by then it is given up, as no sample may be begun later."""
+
+    def as_json(self) -> dict[str, float | int | None]:
+        """Those that are given, as a journal holds them."""
+        return {"kill_seconds": self.kill_seconds, "memory_bytes": self.memory_bytes}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """Back from a journal."""
+        return cls(found["kill_seconds"], found["memory_bytes"])
+
+    def gives_more_time(self, than: "Limits") -> bool:
+        """Whether a sample that was ended under other limits may get further under these."""
+        return (self.kill_seconds or _LEAST_END_SECONDS) > (than.kill_seconds or _LEAST_END_SECONDS)
+
+    def gives_more_memory(self, than: "Limits") -> bool:
+        """The same of memory."""
+        return (self.memory_bytes or math.inf) > (than.memory_bytes or math.inf)
+
+    @property
+    def open_seconds(self) -> float | None:
+        """Seconds after which opening is given up; None for never: only where a time is given."""
+        return None if self.kill_seconds is None else max(self.kill_seconds, self.least_open_seconds)
 
     def speak_after(self, spread: Spread) -> float:
         """Seconds after which a sample is named, with the stack at which it stands; it is left to go on."""
