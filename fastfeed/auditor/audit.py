@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from fastfeed.auditor.judging.verdict import Verdict
 
 _MEMORY_SHARE = 0.8
+_LOADING_SHARE = 0.8
+"""Of max_minutes: in the rest what seems slow is measured again, without which it is only a suspicion."""
 _SEED = 0
 """Of the random order: the same for all, so that a continued audit goes on with the same samples."""
 
@@ -102,6 +104,7 @@ class _Job:
     def __init__(self, target: Target, config: AuditConfig, journal: Journal, progress: Progress) -> None:
         self.target, self.config, self.journal, self.progress = target, config, journal, progress
         self.began = time.monotonic()
+        self._deadline = None if config.max_minutes is None else self.began + 60 * config.max_minutes
         self.workers, why = _workers(config)
         self.limits = Limits(config.kill_after, _memory_bytes(config, self.workers))
         self.notes = [why, *target.why]
@@ -125,14 +128,14 @@ class _Job:
 
     def run(self) -> None:
         """Load what is still to be loaded, then measure again what seems slow."""
-        with self._crew() as crew:
+        with self._crew(replace(self.limits, open_deadline=self._deadline)) as crew:
             self.count = crew.prepare()
             if self.count is not None:
                 self.journal.keep_below(self.count)
+            self.journal.begin(self.limits)
             self._take_over()
             self._stream = self.count is None
             if self._stream:
-            self.journal.begin(self.limits)
                 self.notes.append("a stream is read by one process, from its beginning")
             self._load(crew)
         if crew.ended_at is not None:
@@ -146,8 +149,8 @@ class _Job:
             record.index = (self.count or 0) + number
             self.journal.add(record)
 
-    def _crew(self) -> Crew:
-        return Crew(self._start, self._spec, count=self.workers, limits=self.limits)
+    def _crew(self, limits: Limits) -> Crew:
+        return Crew(self._start, self._spec, count=self.workers, limits=limits)
 
     def _take_over(self) -> None:
         """What an audit that was interrupted has left; what depends on all samples is found anew."""
@@ -169,9 +172,11 @@ class _Job:
 
     def _judge(self) -> None:
         """Find what is slow. It is measured again in processes that have not loaded it before."""
-        with self._crew() as crew:
-            again = _Again(crew, self.progress)
-            self._verdict = judge_ledger(self._times, None if self._stream else again, noise=Noise(self._beats))
+        with self._crew(self.limits) as crew:
+            again = _Again(crew, self.progress, self._deadline)
+            self._verdict = judge_ledger(
+                self._times, None if self._stream else again, noise=Noise(self._beats), deadline=self._deadline
+            )
             again.finish()
         self._note((index, found) for index, findings in self._verdict.findings.items() for found in findings)
         self.notes += self._verdict.notes
@@ -203,8 +208,8 @@ class _Job:
         self.progress.finish()
 
     def _tasks(self) -> Iterator[Task]:
-        minutes = self.config.max_minutes
-        deadline = None if minutes is None else self.began + 60 * minutes
+        minutes, share = self.config.max_minutes, 1.0 if self._stream else _LOADING_SHARE
+        deadline = None if minutes is None else self.began + 60 * minutes * share
         how = How(full=not self.config.fast)
         for index in self._order():
             if index in self.journal:
@@ -290,17 +295,18 @@ class _Again:
     Args:
         crew: Does it.
         progress: Hears of it, once there is anything to measure.
+        deadline: Of time.monotonic(): no sample is begun later. None for none.
     """
 
-    def __init__(self, crew: Crew, progress: Progress) -> None:
-        self._crew, self._progress, self._begun = crew, progress, False
+    def __init__(self, crew: Crew, progress: Progress, deadline: float | None) -> None:
+        self._crew, self._progress, self._deadline, self._begun = crew, progress, deadline, False
 
     def __call__(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
         """One round."""
         if not self._begun:
             self._progress.start("measure", None, None)
             self._begun = True
-        found = self._crew.measured(indices, cold=cold)
+        found = self._crew.measured(indices, cold=cold, deadline=self._deadline)
         self._progress.advance(len(indices), 0)
         return found
 

@@ -21,6 +21,10 @@ _STACK_SECONDS = 2.0
 _POLL_SECONDS = 0.01
 _FRAME = re.compile(r'File "(.+)", line (\d+) in (\S+)')
 _SHOWN_FRAMES = 4
+_CALLERS = (("auditor", "running"), ("packer", "rows", "byname.py"))
+"""Code of ours that calls a user's."""
+_IMPORTS = "<frozen importlib"
+"""Python's own code between an import and what it runs."""
 _ENDED = (b"Z", b"X")
 """States of a process in /proc/PID/stat."""
 
@@ -133,10 +137,6 @@ def starter(spec: Mapping[str, object], dataset: Any, tokenizer: Any = None) -> 
     return _Single(Fresh) if foreign else Nursery()
 
 
-def stack_of(pid: int, descriptor: int) -> str:
-    """Where a process stands in Python, in one line ("it stood in ..."), or why that is unknown; it goes on meanwhile.
-
-    Args:
 def kill_all(pid: int) -> None:
     """SIGKILL to a process, and to all that it started, be they in sessions of their own: those its group's end would spare.
 
@@ -167,6 +167,10 @@ def _group_of(pid: int) -> int | None:
     return None
 
 
+def stack_of(pid: int, descriptor: int) -> str:
+    """Where a process stands in Python, in one line ("it stood in ..."), or why that is unknown; it goes on meanwhile.
+
+    Args:
         pid: Of a child of ours.
         descriptor: Its number, there, of the file that it writes its stack to.
     """
@@ -211,6 +215,7 @@ def has_ended(pid: int, *, within_seconds: float = 0.0) -> bool:
 def told_stack(text: str) -> str:
     """The innermost frames of faulthandler's words, down to where our own code called, in one line; empty without any."""
     current = text.rpartition("most recent call first")[2]
-    own = os.path.join(package_folder(), "fastfeed", "auditor", "running")
-    frames = takewhile(lambda frame: not frame[0].startswith(own), _FRAME.findall(current))
+    own = tuple(os.path.join(package_folder(), "fastfeed", *path) for path in _CALLERS)
+    theirs = takewhile(lambda frame: not frame[0].startswith(own), _FRAME.findall(current))
+    frames = (frame for frame in theirs if not frame[0].startswith(_IMPORTS))
     return ", called from ".join(f"{name} ({path}:{line})" for path, line, name in islice(frames, _SHOWN_FRAMES))
