@@ -21,7 +21,7 @@ from fastfeed.auditor.result import AuditResult, Costliest, Summary
 from fastfeed.auditor.running.catalogue import LATE
 from fastfeed.auditor.running.crew import Crew, Task
 from fastfeed.auditor.running.journal import Journal
-from fastfeed.auditor.running.limits import Limits
+from fastfeed.auditor.running.limits import Limits, opening_seconds
 from fastfeed.auditor.running.process import starter
 from fastfeed.auditor.running.sampling import at_most, positions
 from fastfeed.auditor.running.subject import How
@@ -106,7 +106,8 @@ class _Job:
         self.began = time.monotonic()
         self._deadline = None if config.max_minutes is None else self.began + 60 * config.max_minutes
         self.workers, why = _workers(config)
-        self.limits = Limits(config.kill_after, _memory_bytes(config, self.workers))
+        allowed_bytes = _memory_bytes(config, self.workers)
+        self.limits = Limits(config.kill_after, allowed_bytes, open_seconds=opening_seconds(config.kill_after))
         self.notes = [why, *target.why]
         self.count: int | None = None
         self.complete = True
@@ -230,8 +231,7 @@ class _Job:
         """What makes thumbnails; None where none are wanted, or nothing can be loaded a second time."""
         if not self.config.thumbnails or self.count is None or self._stream:
             return None
-        limits = Limits(kill_seconds=KILL_SECONDS, memory_bytes=self.limits.memory_bytes)
-        return Crew(self._start, self._spec, count=self.workers, limits=limits)
+        return self._crew(replace(self.limits, kill_seconds=KILL_SECONDS))
 
     def records_of_set(self) -> Iterator[SampleRecord]:
         """What was said of classes and tars, as lines of the report behind those of samples, each named by what it is about."""

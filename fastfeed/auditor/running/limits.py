@@ -9,6 +9,8 @@ from typing import Any, Self
 _TIMES_SLOWEST = 100
 """A sample that takes so many times what 99 of 100 take is spoken of."""
 _LEAST_END_SECONDS = 600.0
+_LEAST_OPEN_SECONDS = 60.0
+"""A dataset may always take so long to open: where a sample takes a second, the import of torch takes more."""
 _TIMES_END = 1000
 _STEPS = 4
 """Bins a doubling: a percentile is known to 19 %."""
@@ -52,8 +54,8 @@ class Limits:
     """More than this, beyond what the process has at its start, cannot be allocated."""
     least_seconds: float = 10.0
     """A sample that takes less is never spoken of, nor is a dataset that opens sooner."""
-    least_open_seconds: float = 60.0
-    """What may be killed after a second may still import torch: opening a dataset may always take so long."""
+    open_seconds: float | None = None
+    """After this time a dataset that is not open is given up; None: never."""
     open_deadline: float | None = None
     """Of time.monotonic(): where no child has opened it by then it is given up, as no sample may be begun later."""
 
@@ -74,11 +76,6 @@ class Limits:
         """The same of memory."""
         return (self.memory_bytes or math.inf) > (than.memory_bytes or math.inf)
 
-    @property
-    def open_seconds(self) -> float | None:
-        """Seconds after which opening is given up; None for never: only where a time is given."""
-        return None if self.kill_seconds is None else max(self.kill_seconds, self.least_open_seconds)
-
     def speak_after(self, spread: Spread) -> float:
         """Seconds after which a sample is named, with the stack at which it stands; it is left to go on."""
         usual = spread.percentile(0.99)
@@ -89,3 +86,8 @@ class Limits:
         if self.kill_seconds is not None:
             return self.kill_seconds
         return max(_LEAST_END_SECONDS, _TIMES_END * (spread.percentile(0.99) or 0.0))
+
+
+def opening_seconds(kill_after: float | None) -> float | None:
+    """What opening may take where a sample may take so many seconds; None without a limit: minutes may be normal."""
+    return None if kill_after is None else max(kill_after, _LEAST_OPEN_SECONDS)

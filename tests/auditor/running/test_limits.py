@@ -1,6 +1,6 @@
 import pytest
 
-from fastfeed.auditor.running.limits import Limits, Spread
+from fastfeed.auditor.running.limits import Limits, Spread, opening_seconds
 
 
 def test_few_times_have_no_percentile():
@@ -44,7 +44,7 @@ def test_a_given_limit_is_one():
 
 
 def test_opening_is_given_up_only_where_a_time_is_given_and_not_at_once():
-    assert [Limits(given).open_seconds for given in (None, 2.0, 600.0)] == [None, 60.0, 600.0]
+    assert [opening_seconds(given) for given in (None, 2.0, 600.0)] == [None, 60.0, 600.0]
 
 
 def test_limits_come_back_from_json_and_none_is_ten_minutes_and_all_memory():

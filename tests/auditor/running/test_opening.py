@@ -6,6 +6,7 @@ from auditing import children, crew_of
 
 import fastfeed
 from fastfeed.auditor.running.crew import Task
+from fastfeed.auditor.running.limits import opening_seconds
 from fastfeed.errors import WorkerDied
 
 HANGS = {
@@ -26,7 +27,7 @@ def dataset(folder: Path, code: str) -> str:
                          ids=list(HANGS))  # fmt: skip
 def test_one_that_never_opens_is_given_up_where_that_is_asked(tmp_path, code, line):
     name = dataset(tmp_path, code)
-    with crew_of(name, kill_seconds=1.5, least_open_seconds=1.5) as crew, pytest.raises(WorkerDied) as caught:
+    with crew_of(name, open_seconds=1.5) as crew, pytest.raises(WorkerDied) as caught:
         crew.prepare()
     assert "could not be opened: it was given up after" in caught.value.message
     assert f"({tmp_path}/slow.py:{line})" in caught.value.message and "importlib" not in caught.value.message
@@ -52,7 +53,7 @@ def test_one_that_takes_long_is_spoken_of_and_left_to_open(tmp_path, caplog):
 
 def test_what_a_sample_may_take_is_not_what_opening_may_take(tmp_path, caplog):
     name = dataset(tmp_path, "import time\ndef make():\n    time.sleep(2.5)\n    return list(range(3))\n")
-    limits = {"kill_seconds": 0.1, "least_seconds": 0.2}
+    limits = {"kill_seconds": 0.1, "open_seconds": opening_seconds(0.1), "least_seconds": 0.2}
     with caplog.at_level(logging.WARNING, logger="fastfeed.audit"), crew_of(name, **limits) as crew:
         assert crew.prepare() == 3
     assert "It is given up after 1 min 00 s (--kill-after)." in caplog.text
@@ -62,7 +63,7 @@ def test_a_child_that_opens_later_than_the_first_is_watched_too(tmp_path):
     opened = tmp_path / "opened"
     code = f"import os, time\nif os.path.exists({str(opened)!r}):\n    time.sleep(1000)\nopen({str(opened)!r}, 'w').close()\n"
     name = dataset(tmp_path, f"{code}make = list(range(40))\n")
-    with crew_of(name, kill_seconds=2.0, least_open_seconds=2.0) as crew:
+    with crew_of(name, open_seconds=2.0) as crew:
         assert crew.prepare() == 40
         crew._dismiss(crew._children[0])
         with pytest.raises(WorkerDied, match="could not be opened"):
