@@ -41,6 +41,6 @@ def test_only_folders_are_flushed(tmp_path):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_a_refusal_says_whether_the_same_command_goes_on(tmp_path, number):
-    goes_on, begins_anew = (disk_error("x: refused", number, str(tmp_path), continues=told).hint for told in (True, False))
+    goes_on, begins_anew = (str(disk_error("x: refused", number, str(tmp_path), continues=told)) for told in (True, False))
     assert "it continues" in goes_on and "anew" not in goes_on
     assert "begins anew" in begins_anew and "continues" not in begins_anew and "Nothing is lost" not in begins_anew
