@@ -10,6 +10,7 @@ from fastfeed.errors import DestinationError, DestinationFull, UsageError
 from fastfeed.units import format_size
 
 FULL_HINT = "Nothing is lost: free some space and run the same command again, it continues; or choose another disk."
+_ANEW_HINT = "Free some space, or choose another disk, and run the same command again; it begins anew."
 
 
 def publish(part: str, target: str, write: Callable[[BinaryIO], object]) -> None:
@@ -55,13 +56,14 @@ def remove(path: str) -> None:
         return
 
 
-def disk_error(what: str, number: int | None, destination: str) -> DestinationError:
+def disk_error(what: str, number: int | None, destination: str, *, continues: bool = True) -> DestinationError:
     """An operating system's refusal to write, as our error: full, or something else.
 
     Args:
         what: The file and the system's words.
         number: errno.
         destination: Where the job writes.
+        continues: Whether the same command goes on where this one ended; else it begins anew.
     """
     from fastfeed.machine import free_bytes  # noqa: PLC0415 - each worker starts 7 ms sooner without it
 
@@ -70,10 +72,10 @@ def disk_error(what: str, number: int | None, destination: str) -> DestinationEr
             f"the disk is full ({what})",
             path=destination,
             got=f"{format_size(free_bytes(destination))} free",
-            hint=FULL_HINT,
+            hint=FULL_HINT if continues else _ANEW_HINT,
         )
     return DestinationError(
         f"the destination cannot be written ({what})",
         path=destination,
-        hint="Mend it and run the same command again: it continues.",
+        hint="Mend it and run the same command again" + (": it continues." if continues else "; it begins anew."),
     )

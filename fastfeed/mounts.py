@@ -38,6 +38,7 @@ _LOCAL = {
     "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "reiserfs", "nilfs2", "ntfs", "ntfs3", "fuseblk",
     "exfat", "vfat", "hfsplus", "apfs", "squashfs", "erofs", "iso9660", "udf", "bind",
 }  # fmt: skip
+_KERNEL = {"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf"}
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
@@ -55,6 +56,8 @@ class Mount:
     source: str
     options: str
     """Options of the file system itself, separated by commas."""
+    device: int = -1
+    """As os.stat() gives it for what is on it; -1 where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,22 @@ def _parsed(line: bytes) -> Mount | None:
         type=name,
         source=source,
         options=_plain(after[2]) if len(after) > 2 else "",  # noqa: PLR2004 - the third of three
+        device=_device(before[2]),
     )
+
+
+def _device(field: bytes) -> int:
+    major, _, minor = field.partition(b":")
+    return os.makedev(int(major), int(minor)) if major.isdigit() and minor.isdigit() else -1
+
+
+def kernel_devices(root: str = "/") -> dict[int, str]:
+    """Device numbers (os.stat) of mounted file systems whose files the kernel makes up as they are read, with their types.
+
+    Args:
+        root: As for :func:`mounts`.
+    """
+    return {mount.device: mount.type for mount in mounts(root) if mount.type in _KERNEL}
 
 
 def _plain(field: bytes) -> str:

@@ -1,6 +1,8 @@
+import errno
+
 import pytest
 
-from fastfeed.disk import publish, remove, sync_folder
+from fastfeed.disk import disk_error, publish, remove, sync_folder
 
 
 def test_publish_puts_a_file_whole_or_not_at_all(tmp_path):
@@ -35,3 +37,10 @@ def test_only_folders_are_flushed(tmp_path):
     (tmp_path / "x").write_text("x")
     with pytest.raises(NotADirectoryError, match="x"):
         sync_folder(str(tmp_path / "x"))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_refusal_says_whether_the_same_command_goes_on(tmp_path, number):
+    goes_on, begins_anew = (str(disk_error("x: refused", number, str(tmp_path), continues=told)) for told in (True, False))
+    assert "it continues" in goes_on and "anew" not in goes_on
+    assert "begins anew" in begins_anew and "continues" not in begins_anew and "Nothing is lost" not in begins_anew

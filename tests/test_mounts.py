@@ -1,10 +1,12 @@
 """fastfeed/mounts.py: the file system under a path, from lists of mounts as clusters show them."""
 
+import os
+
 import machines
 import pytest
 from machines import lay_out
 
-from fastfeed.mounts import file_system, mount_of, mounts
+from fastfeed.mounts import file_system, kernel_devices, mount_of, mounts
 
 CLUSTER = (
     machines.ROOT
@@ -69,6 +71,17 @@ def test_bytes_that_are_no_utf8_stay(tmp_path):
     (tmp_path / "proc/self/mountinfo").write_bytes(b"40 1 0:1 / /d\xff\\040x rw - xfs /dev/sdb rw\n")
     (found,) = mounts(str(tmp_path))
     assert found.point == "/d\udcff x"
+
+
+def test_file_systems_of_the_kernel_are_known_by_their_device(tmp_path):
+    lines = (
+        machines.ROOT
+        + "22 27 0:21 / /proc rw - proc proc rw\n23 27 0:22 / /sys rw - sysfs sysfs rw\n24 27 x / /odd rw - ext4 x\n"
+    )
+    root = lay_out(tmp_path, {"proc/self/mountinfo": lines})
+    assert kernel_devices(root) == {os.makedev(0, 21): "proc", os.makedev(0, 22): "sysfs"}
+    assert [mount.device for mount in mounts(root)] == [os.makedev(259, 2), os.makedev(0, 21), os.makedev(0, 22), -1]
+    assert kernel_devices()[os.stat("/proc").st_dev] == "proc"
 
 
 def test_lines_that_are_none_are_left_out(tmp_path):

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -21,7 +21,7 @@ from fastfeed.auditor.result import AuditResult, Costliest, Summary
 from fastfeed.auditor.running.catalogue import LATE
 from fastfeed.auditor.running.crew import Crew, Task
 from fastfeed.auditor.running.journal import Journal
-from fastfeed.auditor.running.limits import Limits
+from fastfeed.auditor.running.limits import Limits, opening_seconds
 from fastfeed.auditor.running.process import starter
 from fastfeed.auditor.running.sampling import at_most, positions
 from fastfeed.auditor.running.subject import How
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from fastfeed.auditor.judging.verdict import Verdict
 
 _MEMORY_SHARE = 0.8
+_LOADING_SHARE = 0.8
+"""Of max_minutes: in the rest what seems slow is measured again, without which it is only a suspicion."""
 _SEED = 0
 """Of the random order: the same for all, so that a continued audit goes on with the same samples."""
 
@@ -90,7 +92,7 @@ def audit(
         gathered = None if page_path is None else Gathered()
         result = job.result(baseline, gathered)
         if page_path is not None and gathered is not None:
-            write_page(page_path, result, gathered, job.thumbnail_crew())
+            write_page(page_path, result, gathered, job.thumbnail_crew(), continues=where is not None)
         if job.complete:
             journal.publish(job.records_of_set())
     return result
@@ -102,8 +104,10 @@ class _Job:
     def __init__(self, target: Target, config: AuditConfig, journal: Journal, progress: Progress) -> None:
         self.target, self.config, self.journal, self.progress = target, config, journal, progress
         self.began = time.monotonic()
+        self._deadline = None if config.max_minutes is None else self.began + 60 * config.max_minutes
         self.workers, why = _workers(config)
-        self.limits = Limits(config.kill_after, _memory_bytes(config, self.workers))
+        allowed_bytes = _memory_bytes(config, self.workers)
+        self.limits = Limits(config.kill_after, allowed_bytes, open_seconds=opening_seconds(config.kill_after))
         self.notes = [why, *target.why]
         self.count: int | None = None
         self.complete = True
@@ -125,10 +129,11 @@ class _Job:
 
     def run(self) -> None:
         """Load what is still to be loaded, then measure again what seems slow."""
-        with self._crew() as crew:
+        with self._crew(replace(self.limits, open_deadline=self._deadline)) as crew:
             self.count = crew.prepare()
             if self.count is not None:
                 self.journal.keep_below(self.count)
+            self.journal.begin(self.limits)
             self._take_over()
             self._stream = self.count is None
             if self._stream:
@@ -145,8 +150,8 @@ class _Job:
             record.index = (self.count or 0) + number
             self.journal.add(record)
 
-    def _crew(self) -> Crew:
-        return Crew(self._start, self._spec, count=self.workers, limits=self.limits)
+    def _crew(self, limits: Limits) -> Crew:
+        return Crew(self._start, self._spec, count=self.workers, limits=limits)
 
     def _take_over(self) -> None:
         """What an audit that was interrupted has left; what depends on all samples is found anew."""
@@ -168,9 +173,11 @@ class _Job:
 
     def _judge(self) -> None:
         """Find what is slow. It is measured again in processes that have not loaded it before."""
-        with self._crew() as crew:
-            again = _Again(crew, self.progress)
-            self._verdict = judge_ledger(self._times, None if self._stream else again, noise=Noise(self._beats))
+        with self._crew(self.limits) as crew:
+            again = _Again(crew, self.progress, self._deadline)
+            self._verdict = judge_ledger(
+                self._times, None if self._stream else again, noise=Noise(self._beats), deadline=self._deadline
+            )
             again.finish()
         self._note((index, found) for index, findings in self._verdict.findings.items() for found in findings)
         self.notes += self._verdict.notes
@@ -202,8 +209,8 @@ class _Job:
         self.progress.finish()
 
     def _tasks(self) -> Iterator[Task]:
-        minutes = self.config.max_minutes
-        deadline = None if minutes is None else self.began + 60 * minutes
+        minutes, share = self.config.max_minutes, 1.0 if self._stream else _LOADING_SHARE
+        deadline = None if minutes is None else self.began + 60 * minutes * share
         how = How(full=not self.config.fast)
         for index in self._order():
             if index in self.journal:
@@ -224,8 +231,7 @@ class _Job:
         """What makes thumbnails; None where none are wanted, or nothing can be loaded a second time."""
         if not self.config.thumbnails or self.count is None or self._stream:
             return None
-        limits = Limits(kill_seconds=KILL_SECONDS, memory_bytes=self.limits.memory_bytes)
-        return Crew(self._start, self._spec, count=self.workers, limits=limits)
+        return self._crew(replace(self.limits, kill_seconds=KILL_SECONDS))
 
     def records_of_set(self) -> Iterator[SampleRecord]:
         """What was said of classes and tars, as lines of the report behind those of samples, each named by what it is about."""
@@ -289,17 +295,18 @@ class _Again:
     Args:
         crew: Does it.
         progress: Hears of it, once there is anything to measure.
+        deadline: Of time.monotonic(): no sample is begun later. None for none.
     """
 
-    def __init__(self, crew: Crew, progress: Progress) -> None:
-        self._crew, self._progress, self._begun = crew, progress, False
+    def __init__(self, crew: Crew, progress: Progress, deadline: float | None) -> None:
+        self._crew, self._progress, self._deadline, self._begun = crew, progress, deadline, False
 
     def __call__(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
         """One round."""
         if not self._begun:
             self._progress.start("measure", None, None)
             self._begun = True
-        found = self._crew.measured(indices, cold=cold)
+        found = self._crew.measured(indices, cold=cold, deadline=self._deadline)
         self._progress.advance(len(indices), 0)
         return found
 
@@ -341,7 +348,8 @@ def _write_skip_list(path: str, target: Target, journal: Journal) -> list[str]:
     try:
         SkipList.write(path, named)
     except OSError as error:
-        raise disk_error(f"{path}: {error.strerror}", error.errno, os.path.dirname(os.path.abspath(path))) from error
+        folder = os.path.dirname(os.path.abspath(path))
+        raise disk_error(f"{path}: {error.strerror}", error.errno, folder, continues=journal.report is not None) from error
     missing = len(entries) - len(named)
     what = (
         f"{format_count(missing, 'error')} {'is' if missing == 1 else 'are'} not in the skip list: these samples have no names"

@@ -57,12 +57,17 @@ def prove_writable(path: str) -> None:
 
 
 @contextmanager
-def refusals(path: str) -> Iterator[None]:
-    """The system's refusals to write, as our errors."""
+def refusals(path: str, *, continues: bool = False) -> Iterator[None]:
+    """The system's refusals to write, as our errors.
+
+    Args:
+        path: What is written.
+        continues: Whether the same audit would go on where it ended.
+    """
     try:
         yield
     except OSError as error:
-        raise disk_error(f"{path}: {error.strerror}", error.errno, os.path.dirname(path)) from error
+        raise disk_error(f"{path}: {error.strerror}", error.errno, os.path.dirname(path), continues=continues) from error
 
 
 def _own(target: Target) -> set[str]:

@@ -30,7 +30,7 @@ _NEVER_AGAIN = frozenset(code.name for code in (CRASH, HANG, MEMORY, SPECIAL, TA
 _THUMBNAIL = How(full=False, thumbnail=True)
 
 
-def write_page(path: str, result: AuditResult, gathered: Gathered, crew: Crew | None) -> None:
+def write_page(path: str, result: AuditResult, gathered: Gathered, crew: Crew | None, *, continues: bool = False) -> None:
     """Write the page, whole or not at all.
 
     Args:
@@ -38,6 +38,7 @@ def write_page(path: str, result: AuditResult, gathered: Gathered, crew: Crew | 
         result: What was found.
         gathered: Each record was given to it.
         crew: Makes thumbnails; None for a page without them.
+        continues: Whether the same audit would go on if it ended here.
 
     Raises:
         DestinationError: It cannot be written.
@@ -46,7 +47,7 @@ def write_page(path: str, result: AuditResult, gathered: Gathered, crew: Crew | 
     thumbnails, notes = thumbnails_of(rows, crew) if crew is not None and rows else ({}, [])
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     whole = page(result, gathered, thumbnails, notes=notes, made=made)
-    with refusals(path):
+    with refusals(path, continues=continues):
         publish(f"{path}.part", path, lambda file: file.write(whole))
 
 

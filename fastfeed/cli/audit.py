@@ -18,9 +18,10 @@ _SEVERITIES = ("info", "warning", "error")
 @click.option("--fast", is_flag=True, help="Without the looks that cost as much as decoding.")
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Only N samples, drawn at random.")
 @click.option("--max-minutes", type=click.FloatRange(0, min_open=True), metavar="M",
-              help="Begin no sample after so many minutes; they are taken in random order.")  # fmt: skip
+              help="Begin no sample after so many minutes; the last fifth is for measuring again. Order: random.")  # fmt: skip
 @click.option("--kill-after", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
-              help="End a sample that takes longer. Without it: after ten minutes, or 1,000 times what most take.")  # fmt: skip
+              help="End a sample that takes longer, and a dataset that takes so long (a minute at least) to open. "
+              "Without it: samples after ten minutes, or 1,000 times what most take.")  # fmt: skip
 @click.option("--memory-limit", type=Size(), help="What loading one sample may take.")
 @click.option("--hidden", is_flag=True, help="Look at files whose names begin with a dot as well.")
 @click.option("--root", type=click.Path(), help="Of a list: the folder that paths are relative to; else its own.")
@@ -71,7 +72,7 @@ def command(output: Output, *, target: str, fail_on: str, **options: Any) -> int
     if output.json:
         render.json_record(result, failed=failed)
     elif not output.quiet or failed:
-        findings.audit_result(result, skip_list=options["skip_list"], html=options["html"])
+        findings.audit_result(result, options)
     return FOUND if failed else 0
 
 

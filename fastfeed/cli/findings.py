@@ -2,9 +2,11 @@
 
 import os
 import shlex
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
+from fastfeed.cli.given import Given
 from fastfeed.cli.render import say, say_indented, table
 from fastfeed.sample import printable
 from fastfeed.units import format_count, format_seconds, format_size
@@ -13,18 +15,18 @@ if TYPE_CHECKING:
     from fastfeed.auditor.result import AuditResult, FoundCode
 
 _SHOWN = 3
+_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 _INDENT = "        "
 _PACKED_ANEW = frozenset({"folder", "list", "table", "tars"})
 """Kinds of targets that pack takes with an audit's report."""
 
 
-def audit_result(result: "AuditResult", *, skip_list: str | None = None, html: str | None = None) -> None:
+def audit_result(result: "AuditResult", options: Mapping[str, Any] = _NO_OPTIONS) -> None:
     """An audit's result.
 
     Args:
         result: What was found.
-        skip_list: Where the skip list was written.
-        html: Where the page was written.
+        options: The command's, as click gives them.
     """
     say(_headline(result))
     for text in _confidence(result):
@@ -37,8 +39,9 @@ def audit_result(result: "AuditResult", *, skip_list: str | None = None, html: s
     for note in result.notes:
         say(f"Note: {printable(note)}")
     if not result.complete:
-        say("Time was up before all samples were looked at: the same command with --jsonl FILE goes on.")
-    _next(result, skip_list, html)
+        kept = "the same command goes on" if options.get("jsonl") else "with --jsonl FILE the same command would go on"
+        say(f"Time was up before all samples were looked at: {kept}.")
+    _next(result, options)
 
 
 def _headline(result: "AuditResult") -> str:
@@ -105,17 +108,18 @@ def _costliest(result: "AuditResult") -> str:
     return printable(f"The costliest {len(result.costliest)} samples take {share:.0%} of the time; the first: {named}.")
 
 
-def _next(result: "AuditResult", skip_list: str | None, html: str | None) -> None:
+def _next(result: "AuditResult", options: Mapping[str, Any]) -> None:
     """What to do with the result."""
+    html = options.get("html")
     if result.report is not None:
         say(f"Each sample has a line in {printable(result.report)}.")
     if html is not None:
         say(f"The page for a browser is {printable(html)}.")
-    for place, text in enumerate(_steps(result, skip_list)):
+    for place, text in enumerate(_steps(result, options.get("skip_list"), Given(options, result.kind))):
         say(f"{'       ' if place else 'Next:  '}{text}")
 
 
-def _steps(result: "AuditResult", skip_list: str | None) -> Iterator[str]:
+def _steps(result: "AuditResult", skip_list: str | None, given: Given) -> Iterator[str]:
     """What helps, where something was found that one of them helps against."""
     from fastfeed.packer.rows.remedies import ACTED_ON  # noqa: PLC0415 - --help stays cold
 
@@ -127,15 +131,16 @@ def _steps(result: "AuditResult", skip_list: str | None) -> Iterator[str]:
     missing = [*(["--skip-list bad.jsonl"] if result.errors and skip_list is None else []),
                *(["--jsonl audit.jsonl"] if packed_anew and result.report is None else [])]  # fmt: skip
     if missing:
-        yield f"fastfeed audit {target} {' '.join(missing)}"
+        yield f"fastfeed audit {target}{given.for_audit()} {' '.join(missing)}"
     if packed_anew:
-        yield f"fastfeed pack {target} DST --from-audit {shlex.quote(report)}   # errors left out, slow ones re-encoded"
+        command = f"fastfeed pack {target} DST{given.for_pack()} --from-audit {shlex.quote(report)}"
+        yield f"{command}   # errors left out, slow ones re-encoded"
     elif (result.errors or skip_list) and result.kind in _PACKED_ANEW:
-        yield f"fastfeed pack {target} DST --exclude {shlex.quote(bad)}"
+        yield f"fastfeed pack {target} DST{given.for_pack()} --exclude {shlex.quote(bad)}"
     if result.kind == "python" and (result.errors or skip_list):
         yield f"DataLoader(..., skip={bad!r})"
     elif result.errors or skip_list:
-        yield from (f"ds = fastfeed.open({place!r}, skip={bad!r})" for place in _opened(result))
+        yield from (f"ds = fastfeed.open({place!r}{given.for_open()}, skip={bad!r})" for place in _opened(result))
 
 
 def _opened(result: "AuditResult") -> list[str]:

@@ -9,9 +9,11 @@ import time
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 from fastfeed.media import sniff
+from fastfeed.mounts import kernel_devices
 from fastfeed.source import wire
 from fastfeed.source.names import has_extension, split_names
 
@@ -130,8 +132,9 @@ def walk(order: ListOrder, seconds: float = SLICE_SECONDS) -> Segment:
     stack = list(reversed(order.places))
     while stack:
         place = stack.pop()
-        if place.inode in place.above:
-            found.left_out.append((place.path, "loop", "a link to a folder that contains it"))
+        note = _closed(place)
+        if note is not None:
+            found.left_out.append(note)
             continue
         with _opened(order.root, place, found) as (descriptor, names):
             if len(names) > order.most_names and not place.names:
@@ -143,6 +146,20 @@ def walk(order: ListOrder, seconds: float = SLICE_SECONDS) -> Segment:
             break
     found.rest = stack[::-1]
     return found
+
+
+def _closed(place: Place) -> Note | None:
+    """Why a folder is not entered: below it there would be no end. None for one that is."""
+    if place.inode in place.above:
+        return place.path, "loop", "a link to a folder that contains it"
+    kernel = _kernel_devices().get(place.inode[0])
+    if kernel is not None:  # /proc/self holds links to all folders of the machine, and to itself
+        return place.path or ".", "kernel", f"{FOLDER_WHY}made up by the kernel ({kernel}), not of a disk"
+    return None
+
+
+_kernel_devices = cache(kernel_devices)
+"""Read once a process: a mount list may be long."""
 
 
 @contextmanager

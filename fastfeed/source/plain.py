@@ -85,7 +85,7 @@ def write_index(
             columns.write(file, *_columns(listing, draft, user, listing.paths if sources is None else sources))
     except OSError as error:
         os.close(descriptor)
-        raise disk_error(f"{name}: {error.strerror}", error.errno, os.path.dirname(name)) from error
+        raise disk_error(f"{name}: {error.strerror}", error.errno, os.path.dirname(name), continues=False) from error
     files = PlainFiles(root, f"/proc/{os.getpid()}/fd/{descriptor}")
     weakref.finalize(files, os.close, descriptor).atexit = False
     return files
@@ -96,7 +96,8 @@ def _temporary() -> tuple[int, str]:
     try:
         descriptor, name = tempfile.mkstemp(prefix="fastfeed-")
     except OSError as error:
-        raise disk_error(f"temporary files: {error.strerror}", error.errno, "/tmp") from error  # noqa: S108 - where it looks first
+        where = "/tmp"  # noqa: S108 - where it looks first
+        raise disk_error(f"temporary files: {error.strerror}", error.errno, where, continues=False) from error
     os.unlink(name)
     return descriptor, name
 

@@ -41,7 +41,7 @@ class LeftOut(NamedTuple):
     source: str
     """Path below the source folder, undecodable bytes as surrogate escapes."""
     kind: str
-    """A short code: hidden, system, special, loop, beside, excluded, unreadable."""
+    """A short code: hidden, system, special, loop, kernel, beside, excluded, unreadable."""
     why: str
 
 

@@ -19,8 +19,11 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms.v2 import ToImage
 
 import fastfeed
+from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord
+from fastfeed.auditor.running.codes import HANG
 from fastfeed.auditor.running.journal import Journal
+from fastfeed.auditor.running.limits import Limits
 from fastfeed.config import RowConfig
 from fastfeed.errors import UsageError
 from fastfeed.sample import SkipList
@@ -251,6 +254,23 @@ def test_when_time_is_up(tmp_path):
 
 
 @pytest.mark.long
+def test_measuring_again_ends_when_time_is_up_too(tmp_path):
+    seen = str(tmp_path / "seen")
+    slow = f"if index == 5:\n    time.sleep(6 if os.path.exists({seen!r}) else 0.3)\n    open({seen!r}, 'w').close()"
+    result = fastfeed.audit(program(tmp_path, slow), max_minutes=0.1, workers=1)
+    (found,) = [one for one in result.found if one.code.startswith("slow")]
+    assert (found.code, found.examples[0][0]) == ("slow-unconfirmed", "sample 5")
+    assert "time was up before it was measured again often enough" in found.examples[0][1]
+    assert result.seconds < 15, "not three times six seconds"
+
+
+@pytest.mark.long
+def test_what_fails_is_not_slow_as_well(tmp_path):
+    result = fastfeed.audit(program(tmp_path, "if index == 5:\n    time.sleep(0.3)\n    raise ValueError('mine')"), workers=1)
+    assert [one.code for one in result.found if one.examples[0][0] == "sample 5"] == ["fails"]
+
+
+@pytest.mark.long
 def test_after_a_kill_the_same_call_goes_on(tmp_path):
     report, seen = tmp_path / "report.jsonl", tmp_path / "seen"
     name = program(tmp_path, f"with open({str(seen)!r}, 'a') as file:\n    file.write(f'{{index}}\\n')\ntime.sleep(0.1)")
@@ -263,7 +283,7 @@ def test_after_a_kill_the_same_call_goes_on(tmp_path):
     time.sleep(0.3)
     begun = seen.read_text().split()
     assert 12 < len(begun) < 40, "its child went on without its parent"
-    kept = len((tmp_path / "report.jsonl.partial").read_text().splitlines()) - 1
+    kept = len((tmp_path / "report.jsonl.partial").read_text().splitlines()) - 2
     assert kept >= 5
     result = fastfeed.audit(name, workers=1, jsonl=report)
     assert [line["index"] for line in lines_of(report)] == list(range(40))
@@ -305,6 +325,18 @@ def interrupted(report, name, indices):
     with Journal(str(report), identity) as journal:
         for index in indices:
             journal.add(SampleRecord(index))
+
+
+def test_a_sample_that_was_given_too_little_time_is_loaded_again_with_more(tmp_path):
+    report = tmp_path / "report.jsonl"
+    name = program(tmp_path, "if index == 2:\n    time.sleep(0.1)")
+    identity = {"target": name, "digest": None, "fast": False, "hidden": False, "tokenizer": None, "rows": asdict(RowConfig())}
+    with Journal(str(report), identity) as journal:
+        journal.begin(Limits(kill_seconds=1.0))
+        journal.add(SampleRecord(2, findings=[Finding(HANG, "it was ended after 1.0 s")]))
+    result = fastfeed.audit(name, jsonl=report, kill_after=120, workers=1)
+    assert "hang" not in {one.code for one in result.found} and result.audited == 40
+    assert any(note.startswith("1 sample loaded again") for note in result.notes)
 
 
 def test_what_was_begun_in_order_is_no_random_part(tmp_path):

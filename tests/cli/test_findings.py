@@ -32,7 +32,7 @@ def result(*records, **facts):
 
 
 def shown(capsys, found, **options):
-    audit_result(found, **options)
+    audit_result(found, options)
     return " ".join(capsys.readouterr().out.split())
 
 
@@ -115,6 +115,22 @@ def test_splits_are_opened_one_by_one_once_they_are_packed(capsys):
 def test_a_step_is_told_where_it_helps(capsys, codes, facts, steps):
     text = shown(capsys, result(sample(0, *codes), **facts))
     assert f"Next: {steps}" in text if steps else "Next:" not in text
+
+
+def test_steps_repeat_what_says_how_it_is_read(capsys):
+    found = result(sample(0, CRASH), kind="list")
+    text = shown(capsys, found, label="a b", root="/r", fields=("image={id}.jpg",), fast=True)
+    assert "fastfeed audit /data/x --root /r --field 'image={id}.jpg' --label 'a b' --fast --skip-list bad.jsonl" in text
+    assert "fastfeed pack /data/x DST --root /r --field 'image={id}.jpg' --label 'a b' --exclude bad.jsonl" in text
+    assert "open('/data/x', root='/r', field={'image': '{id}.jpg'}, label='a b', skip='bad.jsonl')" in text
+    hidden = shown(capsys, result(sample(0, OVERSIZE), report="/r.jsonl"), hidden=True)
+    assert "fastfeed pack /data/x DST --hidden --from-audit /r.jsonl" in hidden
+
+
+def test_an_audit_goes_on_only_where_something_is_kept(capsys):
+    part = result(sample(0), complete=False)
+    assert "looked at: the same command goes on." in shown(capsys, part, jsonl="r.jsonl")
+    assert "looked at: with --jsonl FILE the same command would go on." in shown(capsys, part)
 
 
 def test_what_is_new_and_where_the_page_is(capsys):

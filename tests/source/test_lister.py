@@ -63,6 +63,16 @@ def test_loops_are_found_by_the_folders_above(tmp_path):
     assert found.left_out == [("a/b/up", "loop", "a link to a folder that contains it")] and found.linked
 
 
+@pytest.mark.parametrize("link", ["/proc/self", "/proc", "/sys"])
+def test_folders_of_the_kernel_are_not_entered(tmp_path, link):
+    tree(tmp_path, {"a/b.txt": "x", "c/d.txt": "x"})
+    os.symlink(link, tmp_path / "b")
+    found = listed(tmp_path)
+    ((path, kind, why),) = found.left_out
+    assert (path, kind) == ("b", "kernel") and why.startswith("a folder, made up by the kernel (")
+    assert found.names == ["b.txt", "d.txt"] and found.linked and not found.rest
+
+
 def test_notes_stand_in_the_order_of_names(tmp_path):
     tree(tmp_path, {"a.txt": "x", "c.txt": "x", ".b": "x", ".d/e": "x", "plain": "x"})
     os.mkfifo(tmp_path / ".a.fifo")

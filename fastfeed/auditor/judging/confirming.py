@@ -13,6 +13,8 @@ from fastfeed.auditor.judging.trial import Case, Trial, trials
 _MAY_DRAW = ("transform", "load")
 """Stages in which something may be drawn at random. Reading and decoding compute the same each time."""
 _MAY_BE_COLD = ("read", "load")
+LATE = "time was up before it was measured again often enough"
+"""Why a suspicion is unconfirmed that might have been confirmed with more time."""
 _WORST_FIRST = (SLOW, SLOW_COLD, RANDOM_SLOW, SLOW_UNCONFIRMED, STALL_ONCE)
 
 
@@ -42,7 +44,8 @@ def confirmed(cases: list[Case], repeats: Repeats, cuts: Cuts) -> list[Outcome]:
     _take(cases, repeats, cuts.repeats)
     unsettled = [trial.case for trial in trials(cases, repeats, cuts) if _unsettled(trial)]
     _take(unsettled, repeats, cuts.more_repeats)
-    warm = {trial.case: _warm(trial) for trial in trials(cases, repeats, cuts)}
+    why = LATE if repeats.time_is_up else "it could not be measured again"
+    warm = {trial.case: _warm(trial, why) for trial in trials(cases, repeats, cuts)}
     cold = [case for case, outcome in warm.items() if outcome is not None and _may_be_cold(outcome)]
     _take(cold, repeats, cuts.repeats, cold=True)
     proven = {trial.case: _proven(trial, SLOW_COLD) for trial in trials(cold, repeats, cuts, cold=True) if trial.always}
@@ -69,10 +72,10 @@ def _unsettled(trial: Trial) -> bool:
     return trial.suspect.stage in _MAY_DRAW or (trial.suspect.clock == "blocked" and trial.slow > 0)
 
 
-def _warm(trial: Trial) -> Outcome | None:
+def _warm(trial: Trial, why_not: str) -> Outcome | None:
     """None where it is not what it seemed to be."""
     if not trial.enough:
-        return unconfirmed(trial.suspect, "it could not be measured again")
+        return unconfirmed(trial.suspect, why_not) if trial.suspect.sure else None
     if trial.always:
         return _proven(trial, SLOW)
     if trial.at_random and (trial.suspect.stage in _MAY_DRAW or trial.suspect.clock == "blocked"):

@@ -7,7 +7,7 @@ import numpy as np
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.judging.budget import affordable
 from fastfeed.auditor.judging.codes import PROVEN_SLOW, STALL_ONCE
-from fastfeed.auditor.judging.confirming import Outcome, confirmed, unconfirmed, worst_each
+from fastfeed.auditor.judging.confirming import LATE, Outcome, confirmed, unconfirmed, worst_each
 from fastfeed.auditor.judging.controls import matched
 from fastfeed.auditor.judging.expectation import Expectation, expectations
 from fastfeed.auditor.judging.formats import slow_formats
@@ -49,8 +49,9 @@ def judge(records: Iterable[SampleRecord], remeasure: Remeasure | None, *, noise
 
 
 def judge_ledger(
-    ledger: Ledger, remeasure: Remeasure | None, *, noise: Noise = _QUIET, cuts: Cuts | None = None, wall_only: bool = False
-) -> Verdict:
+    ledger: Ledger, remeasure: Remeasure | None, *, noise: Noise = _QUIET, cuts: Cuts | None = None, wall_only: bool = False,
+    deadline: float | None = None,
+) -> Verdict:  # fmt: skip
     """The same for more records than memory holds: a ledger has seen each, and findings are in the verdict alone.
 
     Args:
@@ -59,6 +60,7 @@ def judge_ledger(
         noise: What the machine was like; a noisy one raises the cuts.
         cuts: Where a suspicion begins and when it is proven; None takes the usual ones.
         wall_only: Whether times are of the wall clock alone, given as processor time: findings then call them what they are.
+        deadline: Of time.monotonic(): no round of measuring again is begun later. None for none.
     """
     table, cuts = ledger.table(), cuts or Cuts()
     cuts = cuts.raised() if noise.host_noisy else cuts
@@ -66,7 +68,7 @@ def judge_ledger(
     expected, lines = expectations(table, groups, cuts)
     found = suspects(table, groups, expected, cuts)
     single, kinds, sentences = without_kinds(found, cuts)
-    outcomes = worst_each(_tried(table, single, expected, remeasure=remeasure, cuts=cuts))
+    outcomes = worst_each(_tried(table, single, expected, remeasure=remeasure, cuts=cuts, deadline=deadline))
     slow = sorted(row for row, outcome in outcomes.items() if outcome.code in PROVEN_SLOW)
     large = oversized(table, set(slow))
     formats = slow_formats(table, lines, cuts)
@@ -85,14 +87,15 @@ def judge_ledger(
 
 
 def _tried(
-    table: Table, found: list[Suspect], expected: dict[str, Expectation], *, remeasure: Remeasure | None, cuts: Cuts
-) -> list[Outcome]:
+    table: Table, found: list[Suspect], expected: dict[str, Expectation], *, remeasure: Remeasure | None, cuts: Cuts,
+    deadline: float | None,
+) -> list[Outcome]:  # fmt: skip
     """Measures again what can be. Of the rest, a suspicion by a clock that is not sure is none."""
     if remeasure is None:
         return [unconfirmed(suspect, "samples could not be measured again") for suspect in found if suspect.sure]
     chosen, left = affordable(table, found, cuts)
     controls = matched(table, chosen, expected, found=found, count=cuts.controls)
-    outcomes = confirmed(list(map(Case, chosen, controls)), Repeats(table, remeasure), cuts)
+    outcomes = confirmed(list(map(Case, chosen, controls)), Repeats(table, remeasure, deadline), cuts)
     return [*outcomes, *(unconfirmed(suspect, _TOO_MANY) for suspect in left if suspect.sure)]
 
 
@@ -117,6 +120,9 @@ def _notes(table: Table, noise: Noise, outcomes: dict[int, Outcome]) -> list[str
     left = sum(outcome.why == _TOO_MANY for outcome in outcomes.values())
     if left:
         notes.append(f"{format_count(left, 'suspect')} of {len(outcomes):,} not measured again: that would have taken too long")
+    late = sum(outcome.why == LATE for outcome in outcomes.values())
+    if late:
+        notes.append(f"{format_count(late, 'suspect')} of {len(outcomes):,} unconfirmed: time was up")
     once = sum(outcome.code is STALL_ONCE for outcome in outcomes.values())
     if once:
         notes.append(f"{format_count(once, 'sample')} stalled once and not again: no fault of theirs")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfeed.auditor.finding import Severity
 from fastfeed.auditor.record import STAGES, SampleRecord, StageTime
 
 Floats = NDArray[np.float64]
@@ -68,16 +69,16 @@ class Ledger:
 
     def __init__(self) -> None:
         self.records = 0
-        """How many were given, with times or without."""
+        """How many were given, be their times kept or not."""
         self._index, self._kinds = array("q"), array("H")
         self._sizes, self._pixels = array("f"), array("f")
         self._formats: dict[str | None, int] = {}
         self._stages: dict[str, tuple[array[float], array[float], array[float]]] = {}
 
     def add(self, record: SampleRecord) -> None:
-        """One sample more; one without times (it could not be loaded) is counted only."""
+        """One sample more; one that could not be loaded, or is an error, is counted only: its times tell of the error."""
         self.records += 1
-        if not record.times:
+        if not record.times or record.severity is Severity.ERROR:
             return
         for stage in record.times.keys() - self._stages.keys():
             before = [UNKNOWN] * len(self._index)

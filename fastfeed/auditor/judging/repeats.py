@@ -1,5 +1,6 @@
 """Samples measured again: in rounds, each in another random order, so that no suspect is always after the same one."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -38,12 +39,18 @@ class Repeats:
     Args:
         table: The first measurement.
         remeasure: Does the work.
+        deadline: Of time.monotonic(): no round is begun later. None for none.
     """
 
-    def __init__(self, table: Table, remeasure: Remeasure) -> None:
-        self._table, self._remeasure = table, remeasure
+    def __init__(self, table: Table, remeasure: Remeasure, deadline: float | None = None) -> None:
+        self._table, self._remeasure, self._deadline = table, remeasure, deadline
         self._random = np.random.default_rng(_SEED)
         self._taken: dict[tuple[int, bool], list[Mapping[str, StageTime]]] = {}
+
+    @property
+    def time_is_up(self) -> bool:
+        """Whether what is not measured by now will not be."""
+        return self._deadline is not None and time.monotonic() > self._deadline
 
     def take(self, rows: Iterable[int], rounds: int, *, cold: bool = False) -> None:
         """So many rounds more of these rows; a row named twice is measured once a round."""
@@ -51,6 +58,8 @@ class Repeats:
         if not len(distinct):
             return
         for _ in range(rounds):
+            if self.time_is_up:
+                return
             order = self._random.permutation(distinct)
             indices = self._table.index[order].tolist()
             found = self._remeasure(indices, cold=cold)
@@ -60,9 +69,9 @@ class Repeats:
     def seconds(self, row: int, stage: str, clock: ClockName, *, cold: bool = False) -> Floats:
         """Of each repeat."""
         times = [measured[stage] for measured in self._taken.get((row, cold), ()) if stage in measured]
-        return np.array([time.cpu if clock == "cpu" else _blocked(time) for time in times])
+        return np.array([taken.cpu if clock == "cpu" else _blocked(taken) for taken in times])
 
 
-def _blocked(time: StageTime) -> float:
+def _blocked(taken: StageTime) -> float:
     """At most: with the waiting for a processor, where nobody tells how long that was."""
-    return max(0.0, time.wall - time.cpu) if time.blocked is None else time.blocked
+    return max(0.0, taken.wall - taken.cpu) if taken.blocked is None else taken.blocked

@@ -17,7 +17,7 @@ class Verdict:
     samples: int
     """That were looked at."""
     timed: int
-    """Those with times; the others could not be loaded."""
+    """Those with times; the others could not be loaded, or are errors."""
     findings: dict[int, list[Finding]]
     """By index of the sample."""
     slow: Impact | None

@@ -86,6 +86,7 @@ def serve(open_it: Callable[[dict[str, Any]], Subject], orders: int, answers: in
         first = wire.read(file)
         if first is None:
             return
+        _say(answers, {"event": "opening", "stack": stack})
         try:
             subject = open_it(first.head["spec"])
         except FastfeedError as error:
@@ -95,7 +96,7 @@ def serve(open_it: Callable[[dict[str, Any]], Subject], orders: int, answers: in
         other_draws()
         if first.head["memory_bytes"] is not None:
             memory.limit(first.head["memory_bytes"])
-        _say(answers, {"event": "ready", "count": subject.count, "stack": stack, "beat": asdict(beat())})
+        _say(answers, {"event": "ready", "count": subject.count, "beat": asdict(beat())})
         loader, felt = _Loader(subject), time.monotonic()
         while order := wire.read(file):
             how = How(*order.head["how"])

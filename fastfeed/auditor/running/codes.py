@@ -18,6 +18,10 @@ LOOP = Code(
     "folder-loop", Severity.WARNING, "A link to a folder that it lies in itself",
     "Remove the link: fastfeed does not follow it, but torchvision's ImageFolder lists the same files again, dozens of times.",
 )  # fmt: skip
+KERNEL_FOLDER = Code(
+    "kernel-folder", Severity.WARNING, "A folder of the kernel's own, such as /proc or /sys",
+    "Remove the link to it: fastfeed does not follow it, but torchvision's ImageFolder lists it, perhaps without end.",
+)  # fmt: skip
 DAMAGED_SHARD = Code(
     "damaged-shard", Severity.ERROR, "Its bytes in the shard are not those that were packed",
     "Copy the shard again, or pack again; fastfeed verify names every damaged byte.",
@@ -59,6 +63,7 @@ RUNNING = catalogue(
     SPECIAL,
     LEFT_OUT,
     LOOP,
+    KERNEL_FOLDER,
     DAMAGED_SHARD,
     FAILS,
     STOPS_EARLY,

@@ -10,7 +10,7 @@ import selectors
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice, takewhile
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -23,6 +23,7 @@ from fastfeed.auditor.running.lastwords import CLOSED, crashed, drained, hopeles
 from fastfeed.auditor.running.limits import Limits, Spread
 from fastfeed.auditor.running.member import Member
 from fastfeed.auditor.running.member import Task as Task  # noqa: PLC0414 - what a crew is given
+from fastfeed.auditor.running.opening import Opening
 from fastfeed.auditor.running.pace import ahead_of, gather_seconds
 from fastfeed.auditor.running.process import Start, has_ended, stack_of
 from fastfeed.auditor.running.subject import How
@@ -69,6 +70,7 @@ class Crew:
         self._stream = False
         """Whether sample i comes only behind sample i - 1, so that nothing comes behind one that kills its process."""
         self._spread = Spread()
+        self._opening = Opening(limits)
         self._children: list[Member] = []
         self._again: deque[Task] = deque()
         """Samples whose process died; and those that it had behind them."""
@@ -100,12 +102,12 @@ class Crew:
 
         Raises:
             FastfeedError: What is audited cannot be opened.
-            WorkerDied: The child died before it could say so.
+            WorkerDied: The child died before it could say so, or was ended because that took too long.
         """
         first = self._hire()
         while not first.ready:
-            for _ in self._hear(None):
-                pass
+            for _ in chain(self._hear(_LOOK_SECONDS), self._watch()):
+                pass  # it has no sample to answer yet
             if first not in self._children:
                 first = self._hire()
         if self.count is None:
@@ -139,22 +141,26 @@ class Crew:
                 yield from self._watch()
                 looked = time.monotonic()
 
-    def measured(self, indices: Sequence[int], *, cold: bool) -> dict[int, list[dict[str, StageTime]]]:
+    def measured(
+        self, indices: Sequence[int], *, cold: bool, deadline: float | None = None
+    ) -> dict[int, list[dict[str, StageTime]]]:
         """Times of samples, in this order, without a look at them.
 
         Args:
             indices: Each once.
             cold: From the disk.
+            deadline: Of time.monotonic(): none is begun later. None for none.
 
         Returns:
-            By index; one that could not be loaded, or not from the disk, is missing.
+            By index; one that could not be loaded, or not from the disk, or not in time, is missing.
 
         Raises:
             WorkerDied: As run().
         """
         self._wanted = 1 if len(indices) <= _FEW else self._most
         how = How(look=False, full=False, cold=cold)
-        records = self.run(Task(index, how) for index in indices)
+        in_time = takewhile(lambda _: deadline is None or time.monotonic() <= deadline, indices)
+        records = self.run(Task(index, how) for index in in_time)
         return {record.index: [record.times] for record in records if record.times and record.severity is not Severity.ERROR}
 
     def _feed(self, coming: Iterator[Task]) -> None:
@@ -201,7 +207,7 @@ class Crew:
         return child.process.end()
 
     # ------------------------------------------------------------------------------------------------ what comes back
-    def _hear(self, seconds: float | None) -> Iterator[Answer]:
+    def _hear(self, seconds: float) -> Iterator[Answer]:
         ready = self._selector.select(seconds)
         pause = gather_seconds(self._spread.percentile(0.5))
         if ready and pause:
@@ -241,8 +247,10 @@ class Crew:
             raise wire.error_of(answer)
         if "beat" in answer:
             self.beats.append(Beat(**answer["beat"]))
-        if answer["event"] == "ready":
-            child.ready, child.stack, self.count = True, answer["stack"], answer["count"]
+        if answer["event"] == "opening":
+            child.stack, child.began = answer["stack"], time.monotonic()
+        elif answer["event"] == "ready":
+            child.ready, self.count, self._opening.done = True, answer["count"], True
             self._false_starts = 0
             child.began = time.monotonic()  # its start is not its first sample's
         elif answer["event"] == "end":
@@ -324,15 +332,17 @@ class Crew:
 
     # ------------------------------------------------------------------------------------------------ hanging
     def _watch(self) -> Iterator[Answer]:
-        """Speak of samples that take long, and end those that take too long."""
+        """Speak of samples that take long, and end those that take too long; of children that open what is audited as well."""
         now = time.monotonic()
         for child in list(self._children):
+            took = now - child.began
             if self._left_its_pipe_open(child):
                 yield from self._died(child)
-            elif not child.tasks or not child.ready:
+            elif not child.ready:
+                self._opening.watch(child, took)
+            elif not child.tasks:
                 continue
-            took = now - child.began
-            if took > self._limits.end_after(self._spread):
+            elif took > self._limits.end_after(self._spread):
                 yield from self._ended(child, took)
             elif child.stood is None and took > self._limits.speak_after(self._spread):
                 self._speak(child, took)

@@ -1,7 +1,8 @@
 """The records of an audit in a file that grows, so that memory holds none of them and a killed audit can be continued.
 
-The first line says what is audited; each other one is a record's row, in the order in which they were made. In the end they are
-written to the report, as it holds them, in the order of the samples. Where no report is asked for, the file has no name.
+The first line says what is audited; each other one is a record's row, in the order in which they were made, or says what
+samples may take from there on. In the end records are written to the report, as it holds them, in the order of the samples.
+Where no report is asked for, the file has no name.
 """
 
 import fcntl
@@ -17,12 +18,17 @@ from typing import Any, BinaryIO, Self
 
 from fastfeed.auditor.record import SampleRecord
 from fastfeed.auditor.running.catalogue import CODES
+from fastfeed.auditor.running.codes import HANG, MEMORY
+from fastfeed.auditor.running.limits import Limits
 from fastfeed.auditor.running.offsets import Offsets
 from fastfeed.disk import disk_error, publish, remove
 from fastfeed.errors import DestinationBusy, DestinationError, DestinationOccupied
+from fastfeed.units import format_count
 
 SUFFIX = ".partial"
-_FORMAT = 2
+_BY_LIMITS = {HANG.name, MEMORY.name}
+"""Findings that other limits may not give."""
+_FORMAT = 3
 """Of its lines: another number wherever older ones could not be continued."""
 _FLUSH_SECONDS = 0.25
 """Records of less time than this are lost when the audit is killed: their samples are loaded again."""
@@ -45,6 +51,8 @@ class Journal:
         self.report = None if report is None else os.path.abspath(report)
         self._starts = Offsets()
         """Where the record of a sample begins."""
+        self._ended: dict[int, Limits] = {}
+        """What was allowed to samples that, in an earlier audit, hung or took too much memory."""
         self._writing, self._end, self._flushed = False, 0, 0.0
         """Whether the file stands at its end, where that is, and when what was written has last reached the kernel."""
         self.notes: list[str] = []
@@ -52,12 +60,16 @@ class Journal:
         try:
             self._file = self._open(json.loads(json.dumps({**identity, "format": _FORMAT})))
         except OSError as error:
-            raise disk_error(f"{error.filename or report}: {error.strerror}", error.errno, self._folder()) from error
+            raise self._refused(error, error.filename or report or "temporary files") from error
         self.kept = len(self._starts)
         """Records of an earlier audit that was interrupted."""
 
     def _folder(self) -> str:
         return os.path.dirname(self.report) if self.report is not None else tempfile.gettempdir()
+
+    def _refused(self, error: OSError, what: str) -> DestinationError:
+        """The system's refusal to write. Without a report nothing is kept that another audit could go on with."""
+        return disk_error(f"{what}: {error.strerror}", error.errno, self._folder(), continues=self.report is not None)
 
     def _open(self, identity: object) -> BinaryIO:
         head = json.dumps({"audit": identity}).encode() + b"\n"
@@ -86,15 +98,25 @@ class Journal:
             file.write(head)
             file.flush()
             return
-        at = len(head)
+        at, limits = len(head), Limits()
         for line in file:
-            index = _index(line)
-            if index is None:
+            row = _row(line)
+            if row is None:
                 break
-            self._starts[index] = at
+            if isinstance(row, dict):
+                limits = Limits.from_json(row["limits"])
+            else:
+                self._starts[row[0]] = at
+                self._note_end(row, limits)
             at += len(line)
         file.seek(at)
         file.truncate()
+
+    def _note_end(self, row: list[Any], limits: Limits) -> None:
+        if _codes(row) & _BY_LIMITS:
+            self._ended[row[0]] = limits
+        else:
+            self._ended.pop(row[0], None)
 
     def __enter__(self) -> Self:
         return self
@@ -113,7 +135,7 @@ class Journal:
         try:
             yield
         except OSError as error:
-            raise disk_error(f"the report: {error.strerror}", error.errno, self._folder()) from error
+            raise self._refused(error, "the report" if self.report is not None else "temporary files") from error
 
     # ------------------------------------------------------------------------------------------------ records
     def __len__(self) -> int:
@@ -132,7 +154,10 @@ class Journal:
         Raises:
             DestinationError: The disk is full.
         """
-        line = (json.dumps(record.as_row()).encode() if row is None else row) + b"\n"
+        self._starts[record.index] = self._append((json.dumps(record.as_row()).encode() if row is None else row) + b"\n")
+
+    def _append(self, line: bytes) -> int:
+        """Write a line behind all others; gives where it begins."""
         with self._refusals():
             if not self._writing:
                 self._end = self._file.seek(0, os.SEEK_END)
@@ -141,8 +166,32 @@ class Journal:
             if time.monotonic() > self._flushed + _FLUSH_SECONDS:
                 self._file.flush()
                 self._flushed = time.monotonic()
-        self._starts[record.index] = self._end
         self._end += len(line)
+        return self._end - len(line)
+
+    def begin(self, limits: Limits) -> None:
+        """Note what samples may take from here on, and forget kept ones that an earlier audit ended and that may take more now.
+
+        Raises:
+            DestinationError: The disk is full.
+        """
+        again = [
+            index
+            for index, before in self._ended.items()
+            if index in self._starts and self._may_take_more(index, limits, before)
+        ]
+        for index in again:
+            self._starts.drop(index)
+        self.kept -= len(again)
+        if again:
+            self.notes.append(
+                f"{format_count(len(again), 'sample')} loaded again: an audit that was interrupted gave them less"
+            )
+        self._append(json.dumps({"limits": limits.as_json()}).encode() + b"\n")
+
+    def _may_take_more(self, index: int, now: Limits, before: Limits) -> bool:
+        found = {one.code for one in self.get(index).findings}
+        return (HANG in found and now.gives_more_time(before)) or (MEMORY in found and now.gives_more_memory(before))
 
     def keep_below(self, count: int) -> None:
         """Forget kept records of samples that there are no more, and of what is no sample, which is noted anew."""
@@ -182,7 +231,7 @@ class Journal:
             publish(f"{self.report}.part", self.report, lambda file: self._write(file, more))
             remove(self.report + SUFFIX)
         except OSError as error:
-            raise disk_error(f"{self.report}: {error.strerror}", error.errno, self._folder()) from error
+            raise self._refused(error, self.report) from error
 
     def _write(self, target: BinaryIO, more: Iterable[SampleRecord]) -> None:
         target.writelines(json.dumps(record.as_json()).encode() + b"\n" for record in chain(self, more))
@@ -200,12 +249,17 @@ def _lock(descriptor: int, report: str) -> list[str]:
     return []
 
 
-def _index(line: bytes) -> int | None:
-    """The position in a record's line; None of one that is torn, or that a power cut has left as zeros."""
+def _row(line: bytes) -> Any:  # noqa: ANN401 - JSON
+    """What a line holds; None of one that is torn, or that a power cut has left as zeros."""
     try:
-        return int(json.loads(line)[0]) if line.endswith(b"\n") else None
+        return json.loads(line) if line.endswith(b"\n") else None
     except ValueError:
         return None
+
+
+def _codes(row: list[Any]) -> set[str]:
+    """The names of what was found, of SampleRecord.as_row()."""
+    return {code for code, _ in row[-1]}
 
 
 def _head(line: bytes, report: str) -> Any:  # noqa: ANN401 - JSON

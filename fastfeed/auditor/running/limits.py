@@ -2,11 +2,15 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 _TIMES_SLOWEST = 100
 """A sample that takes so many times what 99 of 100 take is spoken of."""
 _LEAST_END_SECONDS = 600.0
+_LEAST_OPEN_SECONDS = 60.0
+"""A dataset may always take so long to open: where a sample takes a second, the import of torch takes more."""
 _TIMES_END = 1000
 _STEPS = 4
 """Bins a doubling: a percentile is known to 19 %."""
@@ -49,7 +53,28 @@ class Limits:
     memory_bytes: int | None = None
     """More than this, beyond what the process has at its start, cannot be allocated."""
     least_seconds: float = 10.0
-    """A sample that takes less is never spoken of."""
+    """A sample that takes less is never spoken of, nor is a dataset that opens sooner."""
+    open_seconds: float | None = None
+    """After this time a dataset that is not open is given up; None: never."""
+    open_deadline: float | None = None
+    """Of time.monotonic(): where no child has opened it by then it is given up, as no sample may be begun later."""
+
+    def as_json(self) -> dict[str, float | int | None]:
+        """Those that are given, as a journal holds them."""
+        return {"kill_seconds": self.kill_seconds, "memory_bytes": self.memory_bytes}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """Back from a journal."""
+        return cls(found["kill_seconds"], found["memory_bytes"])
+
+    def gives_more_time(self, than: "Limits") -> bool:
+        """Whether a sample that was ended under other limits may get further under these."""
+        return (self.kill_seconds or _LEAST_END_SECONDS) > (than.kill_seconds or _LEAST_END_SECONDS)
+
+    def gives_more_memory(self, than: "Limits") -> bool:
+        """The same of memory."""
+        return (self.memory_bytes or math.inf) > (than.memory_bytes or math.inf)
 
     def speak_after(self, spread: Spread) -> float:
         """Seconds after which a sample is named, with the stack at which it stands; it is left to go on."""
@@ -61,3 +86,8 @@ class Limits:
         if self.kill_seconds is not None:
             return self.kill_seconds
         return max(_LEAST_END_SECONDS, _TIMES_END * (spread.percentile(0.99) or 0.0))
+
+
+def opening_seconds(kill_after: float | None) -> float | None:
+    """What opening may take where a sample may take so many seconds; None without a limit: minutes may be normal."""
+    return None if kill_after is None else max(kill_after, _LEAST_OPEN_SECONDS)

@@ -43,6 +43,14 @@ class Offsets:
         yield from (index for index, at in enumerate(self._near) if at != _NONE)
         yield from sorted(self._far)
 
+    def drop(self, index: int) -> None:
+        """Forget a position that has one."""
+        if index < len(self._near):
+            self._near[index] = _NONE
+        else:
+            del self._far[index]
+        self._count -= 1
+
     def drop_from(self, count: int) -> int:
         """Forget the positions from this one on.
 

@@ -5,7 +5,9 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from glob import glob
 from itertools import islice, takewhile
 from typing import Any, Protocol
 
@@ -19,6 +21,10 @@ _STACK_SECONDS = 2.0
 _POLL_SECONDS = 0.01
 _FRAME = re.compile(r'File "(.+)", line (\d+) in (\S+)')
 _SHOWN_FRAMES = 4
+_CALLERS = (("auditor", "running"), ("packer", "rows", "byname.py"))
+"""Code of ours that calls a user's."""
+_IMPORTS = "<frozen importlib"
+"""Python's own code between an import and what it runs."""
 _ENDED = (b"Z", b"X")
 """States of a process in /proc/PID/stat."""
 
@@ -52,7 +58,7 @@ class Fresh:
 
     def end(self) -> int:
         """Kill it and what it has started, and give its exit code."""
-        fork.kill(self.pid)
+        kill_all(self.pid)
         code = self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
@@ -84,7 +90,7 @@ class Forked:
 
     def end(self) -> int:
         """Kill it, and give its exit code."""
-        fork.kill(self.pid)
+        kill_all(self.pid)
         _, status = os.waitpid(self.pid, 0)
         for descriptor in (self.orders, self.answers, self.words):
             os.close(descriptor)
@@ -129,6 +135,36 @@ def starter(spec: Mapping[str, object], dataset: Any, tokenizer: Any = None) -> 
         return _Single(lambda: Forked(dataset, tokenizer))
     foreign = "object" in spec or spec.get("tokenizer") is not None
     return _Single(Fresh) if foreign else Nursery()
+
+
+def kill_all(pid: int) -> None:
+    """SIGKILL to a process, and to all that it started, be they in sessions of their own: those its group's end would spare.
+
+    What a process that has ended already had started is no longer known to be its.
+
+    Args:
+        pid: Of a child of ours that leads its group.
+    """
+    apart = [other for other in _started_by(pid) if _group_of(other) != pid]
+    fork.kill(pid)
+    for other in apart:
+        with suppress(ProcessLookupError):  # it ended by itself
+            os.kill(other, signal.SIGKILL)
+
+
+def _started_by(pid: int) -> Iterator[int]:
+    """The processes that descend from one, as far as the kernel tells (CONFIG_PROC_CHILDREN)."""
+    for path in glob(f"/proc/{pid}/task/*/children"):
+        with suppress(OSError), open(path, "rb") as file:  # the thread has ended
+            for child_pid in map(int, file.read().split()):
+                yield child_pid
+                yield from _started_by(child_pid)
+
+
+def _group_of(pid: int) -> int | None:
+    with suppress(ProcessLookupError):
+        return os.getpgid(pid)
+    return None
 
 
 def stack_of(pid: int, descriptor: int) -> str:
@@ -179,6 +215,7 @@ def has_ended(pid: int, *, within_seconds: float = 0.0) -> bool:
 def told_stack(text: str) -> str:
     """The innermost frames of faulthandler's words, down to where our own code called, in one line; empty without any."""
     current = text.rpartition("most recent call first")[2]
-    own = os.path.join(package_folder(), "fastfeed", "auditor", "running")
-    frames = takewhile(lambda frame: not frame[0].startswith(own), _FRAME.findall(current))
+    own = tuple(os.path.join(package_folder(), "fastfeed", *path) for path in _CALLERS)
+    theirs = takewhile(lambda frame: not frame[0].startswith(own), _FRAME.findall(current))
+    frames = (frame for frame in theirs if not frame[0].startswith(_IMPORTS))
     return ", called from ".join(f"{name} ({path}:{line})" for path, line, name in islice(frames, _SHOWN_FRAMES))

@@ -3,9 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
-import tempfile
-import weakref
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,9 +15,10 @@ from fastfeed.archive.manifest import FOLDER as INDEX_FOLDER
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.looking.setcodes import JUNK_CLASS
 from fastfeed.auditor.record import SampleRecord
-from fastfeed.auditor.running.codes import LEFT_OUT, LOOP, SPECIAL, UNREADABLE
+from fastfeed.auditor.running.codes import KERNEL_FOLDER, LEFT_OUT, LOOP, SPECIAL, UNREADABLE
 from fastfeed.auditor.running.parts import FILES, PACKED, TARS, PartSpec
 from fastfeed.auditor.running.rowed import describe
+from fastfeed.auditor.running.scratch import Scratch
 from fastfeed.config import PackConfig, RowConfig
 from fastfeed.errors import NotADataset, NothingGained, SourceAmbiguous, UsageError
 from fastfeed.media import IMAGE_EXTENSIONS
@@ -71,7 +69,7 @@ class Target:
     live: Any = None
     """A dataset that is an object of this process."""
     _held: list[object] = field(default_factory=list)
-    """Files without names that children map, for as long as this lives."""
+    """Files without names, or in a temporary folder, that children map, for as long as this lives."""
 
 
 def find_target(
@@ -157,20 +155,19 @@ def _packed(place: str) -> Target:
 def _tars(name: str, tars: TarPaths, progress: Progress) -> Target:
     """Tars in place. Where they have no index, one is made in a temporary folder: nothing is written beside them."""
     known, _ = tarindex.look_up(tars, None)
-    folder = None
+    scratch = None
     why = ["read with the index beside them"]
     if known is None:
-        folder = tempfile.mkdtemp(prefix="fastfeed-audit-")
-        known, _ = tarindex.make(tars, folder, progress=progress)
+        scratch = Scratch()
+        known, _ = tarindex.make(tars, scratch.path, progress=progress)
         why = ["their headers were read: they have no index (fastfeed index keeps one)"]
     if known.dropped:
         why.append(f"{format_count(known.dropped, 'sample')} of the tars cannot be reached, because the tars are damaged")
     spec = PartSpec(TARS, known.base, known.index.path)
     what = f"{format_count(len(known.tars), 'tar')} of {format_count(len(known), 'sample')}"
-    target = Target(name=name, what=what, kind=TARS, spec=_parts([spec]), digest=known.digest, why=tuple(why), tars=tars)
-    if folder is not None:
-        weakref.finalize(target, shutil.rmtree, folder, ignore_errors=True)
-    return target
+    return Target(
+        name=name, what=what, kind=TARS, spec=_parts([spec]), digest=known.digest, why=tuple(why), tars=tars, _held=[scratch],
+    )  # fmt: skip
 
 
 def _no_tar(path: str) -> SampleRecord:
@@ -249,7 +246,7 @@ def _class_folders(listing: Listing, draft: Draft, splits: tuple[str, ...]) -> f
 
 
 def _told_of(item: LeftOut, root: str, splits: tuple[str, ...], *, classes: bool) -> Finding | None:
-    """What there is to say of what pack leaves out, because others do not: FIFOs, loops, leftovers; None of all else.
+    """What there is to say of what pack leaves out, because others do not: FIFOs, loops, /proc, leftovers; None of all else.
 
     Args:
         item: It.
@@ -257,7 +254,7 @@ def _told_of(item: LeftOut, root: str, splits: tuple[str, ...], *, classes: bool
         splits: Folders directly below it that are splits.
         classes: Whether folders are classes.
     """
-    codes = {"special": SPECIAL, "loop": LOOP}
+    codes = {"special": SPECIAL, "loop": LOOP, "kernel": KERNEL_FOLDER}
     if item.kind in codes:
         return Finding(codes[item.kind], item.why)
     if item.kind not in {"hidden", "system"}:

@@ -1,5 +1,7 @@
 """Planted samples and traps, by clocks that a seed draws; and each class of finding, from records to words."""
 
+import time
+
 import pytest
 from clocksim import Sample, Scene, photos, planted
 
@@ -154,6 +156,19 @@ def test_what_cannot_be_measured_again_is_unconfirmed():
     assert records[7].findings[0].text.endswith("unconfirmed: samples could not be measured again")
     assert records[7].status == "ok"
     assert verdict.slow is None
+
+
+def test_what_cannot_be_measured_again_in_time_is_unconfirmed():
+    scene = Scene(photos(6, 300))
+    scene.samples[7].decode = 0.5
+    ledger = Ledger()
+    for record in scene.records():
+        ledger.add(record)
+    verdict = judge_ledger(ledger, scene.remeasure, deadline=time.monotonic())
+    ((index, (finding,)),) = verdict.findings.items()
+    assert (index, finding.code.name, scene.calls) == (7, "slow-unconfirmed", [])
+    assert finding.text.endswith("unconfirmed: time was up before it was measured again often enough")
+    assert "1 suspect of 1 unconfirmed: time was up" in verdict.notes
 
 
 def test_without_sure_clocks_and_repeats_nothing_is_said_of_waiting():

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.judging.ledger import Ledger
 from fastfeed.auditor.record import SampleRecord, StageTime
+from fastfeed.auditor.running.codes import CRASH_ONCE, FAILS
 
 
 def ledger_of(*records):
@@ -33,6 +35,15 @@ def test_stages_in_their_order_and_strange_ones_last():
 
 def test_what_could_not_be_loaded_is_counted_only():
     ledger = ledger_of(SampleRecord(0), SampleRecord(1, times={"load": StageTime(1, 1, 0)}))
+    assert ledger.records == 2
+    assert ledger.table().index.tolist() == [1]
+
+
+def test_the_times_of_an_error_are_not_those_of_a_sample_and_a_warning_is_none():
+    clock = {"load": StageTime(1, 1, 0)}
+    ledger = ledger_of(
+        *(SampleRecord(n, times=clock, findings=[Finding(code, "x")]) for n, code in enumerate([FAILS, CRASH_ONCE]))
+    )
     assert ledger.records == 2
     assert ledger.table().index.tolist() == [1]
 

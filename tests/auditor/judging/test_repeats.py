@@ -1,5 +1,7 @@
 """Measuring again."""
 
+import time
+
 import pytest
 from clocksim import Scene, photos
 
@@ -74,3 +76,12 @@ def test_nobody_is_asked_for_nothing():
         raise AssertionError("asked for nothing")
 
     Repeats(table, never).take([], 3)
+
+
+def test_no_round_is_begun_when_time_is_up():
+    scene = Scene(photos(0, 4))
+    repeats = Repeats(table_of(scene.records()), scene.remeasure, deadline=time.monotonic())
+    assert repeats.time_is_up
+    repeats.take([1], 3)
+    assert scene.calls == [] and repeats.seconds(1, "decode", "cpu").tolist() == []
+    assert not Repeats(table_of(scene.records()), scene.remeasure, deadline=time.monotonic() + 1000).time_is_up

@@ -21,6 +21,7 @@ class Talk:
     def __init__(self, spec, memory_bytes=None):
         self.process, self._unread, self._waiting = Fresh(), b"", []
         self.say({"spec": spec, "memory_bytes": memory_bytes})
+        assert self.hear()["event"] == "opening"
 
     def __enter__(self):
         return self

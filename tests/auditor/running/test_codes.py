@@ -4,8 +4,8 @@ from fastfeed.auditor.running.codes import CRASH_ONCE, HANG, RUNNING
 
 def test_names_stay_and_say_what_to_do():
     assert set(RUNNING) == {
-        "unreadable", "special-file", "left-out-image", "folder-loop", "damaged-shard", "fails", "stops-early", "unpicklable",
-        "crash", "crash-once", "hang", "takes-long", "memory",
+        "unreadable", "special-file", "left-out-image", "folder-loop", "kernel-folder", "damaged-shard", "fails", "stops-early",
+        "unpicklable", "crash", "crash-once", "hang", "takes-long", "memory",
     }  # fmt: skip
     assert all(code.advice.endswith(".") and not code.title.endswith(".") for code in RUNNING.values())
 

@@ -1,5 +1,6 @@
 import logging
 import os
+import time
 
 import pytest
 from auditing import children, crew_of, program
@@ -186,3 +187,9 @@ def test_what_fails_has_no_time(tmp_path):
     with crew_of(program(tmp_path, "if index == 1:\n    raise ValueError\ntime.sleep(0)")) as crew:
         assert list(crew.measured([0, 1, 2], cold=False)) == [0, 2]
         assert crew.measured([0], cold=True) == {}
+
+
+def test_none_is_measured_again_when_time_is_up(tmp_path):
+    with crew_of(program(tmp_path, "pass")) as crew:
+        assert crew.measured([0, 1], cold=False, deadline=time.monotonic()) == {}
+        assert list(crew.measured([0, 1], cold=False, deadline=time.monotonic() + 1000)) == [0, 1]

@@ -8,8 +8,9 @@ from auditing import lines_of
 
 from fastfeed.auditor.finding import Finding
 from fastfeed.auditor.record import SampleRecord, StageTime
-from fastfeed.auditor.running.codes import CRASH
+from fastfeed.auditor.running.codes import CRASH, HANG, MEMORY
 from fastfeed.auditor.running.journal import SUFFIX, Journal
+from fastfeed.auditor.running.limits import Limits
 from fastfeed.errors import DestinationBusy, DestinationError, DestinationOccupied
 
 IDENTITY = {"target": "/x", "digest": "d", "fast": False}
@@ -70,8 +71,10 @@ def test_records_reach_the_file_while_an_audit_goes_on(report):
 @pytest.mark.parametrize("steps", [(), ("add",), ("add", "get")], ids=["closing", "adding", "reading"])
 def test_a_full_disk_is_told_as_such(monkeypatch, steps):
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: os.fdopen(os.open("/dev/full", os.O_RDWR), "r+b"))
-    with pytest.raises(DestinationError, match="No space left"):
+    with pytest.raises(DestinationError, match="No space left") as caught:
         used(Journal(None, IDENTITY), steps)
+    assert "temporary files" in caught.value.message
+    assert caught.value.hint is not None and "begins anew" in caught.value.hint and "continues" not in caught.value.hint
 
 
 def used(journal, steps):
@@ -104,6 +107,32 @@ def test_what_was_interrupted_is_continued_but_for_a_torn_line(report):
         journal.add(record(2))
         journal.publish()
     assert [line["index"] for line in lines_of(report)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "now", "again"),
+    [
+        (HANG, Limits(2.0), Limits(3.0), True), (HANG, Limits(2.0), Limits(None), True),
+        (HANG, Limits(2.0), Limits(2.0), False),
+        (HANG, Limits(None), Limits(60.0), False), (HANG, Limits(2.0, 10), Limits(2.0, 20), False),
+        (MEMORY, Limits(2.0, 10), Limits(2.0, 20), True), (MEMORY, Limits(2.0, 10), Limits(3.0, 10), False),
+        (MEMORY, Limits(None, 10), Limits(None, None), True), (CRASH, Limits(2.0, 10), Limits(3.0, 20), False),
+    ],
+)  # fmt: skip
+def test_samples_that_may_take_more_than_before_are_loaded_again(report, code, before, now, again):
+    with Journal(str(report), IDENTITY) as journal:
+        journal.begin(before)
+        journal.add(SampleRecord(0, findings=[Finding(code, "x")]))
+        journal.add(record(1))
+    with Journal(str(report), IDENTITY) as journal:
+        journal.begin(now)
+        assert (list(journal) == [record(1)]) is again
+        assert journal.kept == (1 if again else 2)
+        assert any("1 sample loaded again" in note for note in journal.notes) is again
+        journal.add(record(0))
+    with Journal(str(report), IDENTITY) as journal:
+        journal.begin(Limits(1000.0, 1000))
+        assert list(journal) == [record(0), record(1)], "its later record has no such finding"
 
 
 def test_what_a_power_cut_has_left_as_zeros_is_cut_off(report):

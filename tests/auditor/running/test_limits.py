@@ -1,6 +1,6 @@
 import pytest
 
-from fastfeed.auditor.running.limits import Limits, Spread
+from fastfeed.auditor.running.limits import Limits, Spread, opening_seconds
 
 
 def test_few_times_have_no_percentile():
@@ -41,3 +41,14 @@ def test_one_slow_sample_or_two_do_not_give_the_others_hours(count):
 
 def test_a_given_limit_is_one():
     assert Limits(kill_seconds=2.5).end_after(Spread()) == 2.5
+
+
+def test_opening_is_given_up_only_where_a_time_is_given_and_not_at_once():
+    assert [opening_seconds(given) for given in (None, 2.0, 600.0)] == [None, 60.0, 600.0]
+
+
+def test_limits_come_back_from_json_and_none_is_ten_minutes_and_all_memory():
+    given = Limits(2.5, 1 << 30)
+    assert Limits.from_json(given.as_json()) == given
+    assert Limits().gives_more_time(given) and not given.gives_more_time(Limits()) and Limits(601.0).gives_more_time(Limits())
+    assert Limits().gives_more_memory(given) and not given.gives_more_memory(Limits()) and not given.gives_more_memory(given)

@@ -48,6 +48,7 @@ def hear(child):
 def opened(child, target):
     """Let it open what is audited; what it says to that."""
     os.write(child.orders, wire.encode({"spec": target.spec, "memory_bytes": None}))
+    assert hear(child)["event"] == "opening"
     return hear(child)
 
 

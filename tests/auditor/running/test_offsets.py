@@ -15,6 +15,11 @@ def test_it_is_a_dictionary_in_order(reach):
     assert list(found) == sorted(same) and len(found) == len(same)
     assert all(found[index] == at and index in found for index, at in same.items())
     assert not any(index in found for index in range(500) if index not in same)
+    for index in sorted(same)[::7]:
+        found.drop(index)
+        del same[index]
+        assert index not in found
+    assert list(found) == sorted(same) and len(found) == len(same)
     assert found.drop_from(reach // 2) == sum(index >= reach // 2 for index in same)
     assert list(found) == [index for index in sorted(same) if index < reach // 2] and len(found) == len(list(found))
 

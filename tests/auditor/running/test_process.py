@@ -31,7 +31,7 @@ def begun(process, spec):
         assert data, os.read(process.words, 1 << 16).decode()
         said += data
     os.write(process.orders, wire.encode({"indices": [0], "how": (True, True, False, True)}))
-    return json.loads(said)["stack"]
+    return json.loads(said.partition(b"\n")[0])["stack"]
 
 
 def standing(process, descriptor):
@@ -98,3 +98,21 @@ def test_a_process_that_nobody_has_waited_for_has_ended_too():
         assert has_ended(process.pid, within_seconds=20)
     finally:
         assert process.end() == -signal.SIGKILL
+
+
+def test_what_a_sample_started_in_a_session_of_its_own_ends_too(tmp_path):
+    noted = tmp_path / "pid"
+    spec = {"object": program(tmp_path, (
+        "import subprocess\nprocess = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        f"with open({str(noted)!r} + '.part', 'w') as file:\n    file.write(str(process.pid))\n"
+        f"os.rename({str(noted)!r} + '.part', {str(noted)!r})\ntime.sleep(1000)"
+    ))}  # fmt: skip
+    process = Fresh()
+    begun(process, spec)
+    deadline = time.monotonic() + 20
+    while not noted.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    pid = int(noted.read_text())
+    assert not has_ended(pid)
+    process.end()
+    assert has_ended(pid, within_seconds=10)

@@ -39,6 +39,14 @@ def test_what_is_no_sample_is_spoken_of_all_the_same(tmp_path):
     assert find_target(folder, hidden=True).what == "a folder of 7 files"
 
 
+def test_a_link_into_proc_is_spoken_of_and_not_followed(tmp_path):
+    folder = make_photos(tmp_path / "photos")
+    (folder / "cat" / "self").symlink_to("/proc/self")
+    target = find_target(folder)
+    assert target.what == "a folder of 6 files"
+    assert [(record.path, record.findings[0].code.name) for record in target.before] == [("cat/self", "kernel-folder")]
+
+
 def test_a_folder_that_cannot_be_listed_is_spoken_of(tmp_path):
     listing = scan(make_photos(tmp_path / "photos"))
     listing.unreadable = [  # as another than root meets them
