@@ -99,6 +99,9 @@ class Remedies:
             codes = self.codes(what)
             if codes:
                 yield f"audit: {format_count(len(codes), 'image')} {words} ({_counted(codes)})"
+        oversize = self.codes(SMALLER) or [one for one in self.left.values() if one.code == _OVERSIZE]
+        if images.max_side is not None and not oversize:
+            yield "audit: --max-side: the report names no oversize image that is packed, so nothing is made smaller"
         for code, why, paths in self.left.values():
             are = "it is" if len(paths) == 1 else "they are"
             yield f"audit: {format_count(len(paths), 'file')} ({code}) left as {are}: {why} ({_named(paths)})"
