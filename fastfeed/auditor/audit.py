@@ -17,7 +17,7 @@ from fastfeed.auditor.places import prove_places
 from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.report.baseline import Baseline
 from fastfeed.auditor.report.gather import Gathered
-from fastfeed.auditor.result import AuditResult, Costliest, Summary
+from fastfeed.auditor.result import NAMES, AuditResult, Costliest, Summary
 from fastfeed.auditor.running.catalogue import LATE
 from fastfeed.auditor.running.crew import Crew, Task
 from fastfeed.auditor.running.journal import Journal
@@ -344,7 +344,8 @@ def _write_skip_list(path: str, target: Target, journal: Journal) -> list[str]:
         raise disk_error(f"{path}: {error.strerror}", error.errno, os.path.dirname(os.path.abspath(path))) from error
     missing = len(entries) - len(named)
     what = (
-        f"{format_count(missing, 'error')} {'is' if missing == 1 else 'are'} not in the skip list: these samples have no names"
+        f"{format_count(missing, 'error')} {'is' if missing == 1 else 'are'} not in the skip list, as these samples have no "
+        f"names, and a position means another sample once the dataset has changed; {NAMES}"
     )
     return [what] if missing else []
 

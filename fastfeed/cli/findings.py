@@ -117,8 +117,12 @@ def _next(result: "AuditResult", skip_list: str | None, html: str | None) -> Non
 
 def _steps(result: "AuditResult", skip_list: str | None) -> Iterator[str]:
     """What helps, where something was found that one of them helps against."""
-    from fastfeed.packer.rows.remedies import ACTED_ON  # noqa: PLC0415 - --help stays cold
+    from fastfeed.auditor.result import NAMES  # noqa: PLC0415 - --help stays cold
+    from fastfeed.packer.rows.remedies import ACTED_ON  # noqa: PLC0415
 
+    if result.errors and result.nameless == result.errors:  # then a skip list would be empty, and leave nothing out
+        yield f"give the dataset names, so that a skip list can leave samples out: {NAMES}"
+        return
     packed_anew = result.kind in _PACKED_ANEW and any(one.code in ACTED_ON for one in result.found)
     if not (result.errors or packed_anew or skip_list):
         return

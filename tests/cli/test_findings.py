@@ -94,6 +94,16 @@ def test_what_comes_next(capsys):
     assert "fastfeed pack /data/x DST --exclude s.jsonl" in shown(capsys, result(sample(0)), skip_list="s.jsonl")
 
 
+@pytest.mark.parametrize("skip_list", [None, "s.jsonl"])
+def test_no_skip_list_is_offered_where_no_sample_has_a_name(capsys, skip_list):
+    nameless = SampleRecord(0, findings=[Finding(CRASH, "text")])
+    text = shown(capsys, result(nameless, kind="python"), skip_list=skip_list)
+    assert "skip=" not in text and "--skip-list" not in text
+    assert "Next: give the dataset names, so that a skip list can leave samples out: samples have names where" in text
+    named = result(nameless, sample(1, CRASH), kind="python")
+    assert "DataLoader(..., skip='bad.jsonl')" in shown(capsys, named)
+
+
 def test_splits_are_opened_one_by_one_once_they_are_packed(capsys):
     splits = {"skip_list": "s.jsonl"}
     packed = shown(capsys, result(sample(0), kind="packed", splits=("train", "val")), **splits)
