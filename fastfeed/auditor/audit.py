@@ -13,7 +13,7 @@ from fastfeed.auditor.finding import Finding, Severity
 from fastfeed.auditor.judging.judge import judge_ledger
 from fastfeed.auditor.judging.ledger import Ledger
 from fastfeed.auditor.judging.noise import Beat, Noise
-from fastfeed.auditor.places import prove_places
+from fastfeed.auditor.places import earlier_report, place_of, prove_places
 from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.report.baseline import Baseline
 from fastfeed.auditor.report.gather import Gathered
@@ -77,13 +77,16 @@ def audit(
     """
     config = audit_config(options)
     found = find_target(target, progress, hidden=config.hidden, root=config.root, rows=config.rows)
-    prove_places(found, {"jsonl": jsonl, "skip_list": skip_list, "html": html})
+    prove_places(found, {"jsonl": jsonl, "skip_list": skip_list, "html": html}, baseline=config.baseline)
+    place = place_of(found)
+    replaced = earlier_report(jsonl, place)
     page_path = None if html is None else os.path.abspath(os.fsdecode(html))
     baseline = None if config.baseline is None else Baseline(os.fsdecode(config.baseline))
     identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden,
                 "tokenizer": name_of(config.tokenizer), "rows": asdict(config.rows)}  # fmt: skip
     where = None if jsonl is None else os.fsdecode(jsonl)
-    with Journal(where, identity) as journal, closing(_Job(found, config, journal, progress)) as job:
+    with Journal(where, identity, target=place) as journal, closing(_Job(found, config, journal, progress)) as job:
+        job.notes += replaced
         job.run()
         if skip_list is not None:
             job.notes += _write_skip_list(os.fsdecode(skip_list), found, journal)

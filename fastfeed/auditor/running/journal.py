@@ -34,6 +34,7 @@ class Journal:
     Args:
         report: The file that they are written to in the end; None for none.
         identity: What is audited and how: another identity is another audit.
+        target: What each line of the report names as its target, if anything.
 
     Raises:
         DestinationBusy: Another audit is writing there.
@@ -41,8 +42,10 @@ class Journal:
         DestinationError: It cannot be written.
     """
 
-    def __init__(self, report: str | None, identity: Mapping[str, object]) -> None:
+    def __init__(self, report: str | None, identity: Mapping[str, object], *, target: str | None = None) -> None:
         self.report = None if report is None else os.path.abspath(report)
+        self._same = {} if target is None else {"target": target}
+        """In each line of the report."""
         self._starts = Offsets()
         """Where the record of a sample begins."""
         self._writing, self._end, self._flushed = False, 0, 0.0
@@ -185,7 +188,7 @@ class Journal:
             raise disk_error(f"{self.report}: {error.strerror}", error.errno, self._folder()) from error
 
     def _write(self, target: BinaryIO, more: Iterable[SampleRecord]) -> None:
-        target.writelines(json.dumps(record.as_json()).encode() + b"\n" for record in chain(self, more))
+        target.writelines(json.dumps({**record.as_json(), **self._same}).encode() + b"\n" for record in chain(self, more))
 
 
 def _lock(descriptor: int, report: str) -> list[str]:
