@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from itertools import islice
@@ -50,6 +50,7 @@ def audit(
     skip_list: str | os.PathLike[str] | None = None,
     html: str | os.PathLike[str] | None = None,
     progress: Progress = QUIET,
+    on_interrupt: Callable[[AuditResult], None] | None = None,
     **options: Unpack[AuditOptions],
 ) -> AuditResult:
     """Load every sample, each under clocks and in a process that it may hang or kill, and say what is wrong with which.
@@ -65,6 +66,7 @@ def audit(
         skip_list: A file that gets the samples that are errors, for pack --exclude and DataLoader(skip=).
         html: A file that gets a page for a browser: what was found, charts, flagged samples with thumbnails.
         progress: Hears how far it is.
+        on_interrupt: Hears what was found so far when Ctrl-C ends it, before KeyboardInterrupt is raised.
         **options: AuditConfig's fields; of a list or table field, label, key and classes, as for pack.
 
     Raises:
@@ -87,7 +89,12 @@ def audit(
     where = None if jsonl is None else os.fsdecode(jsonl)
     with Journal(where, identity, target=place) as journal, closing(_Job(found, config, journal, progress)) as job:
         job.notes += replaced
-        job.run()
+        try:
+            job.run()
+        except KeyboardInterrupt:
+            if on_interrupt is not None and len(journal):
+                on_interrupt(job.result_so_far(baseline))
+            raise
         if skip_list is not None:
             job.notes += _write_skip_list(os.fsdecode(skip_list), found, journal)
         gathered = None if page_path is None else Gathered()
@@ -119,6 +126,8 @@ class _Job:
         self._of_set: list[tuple[str, Finding]] = []
         self._beats: list[Beat] = []
         self._verdict: Verdict | None = None
+        self._interrupted = False
+        """What was loaded until then is no random part."""
         self._stream = False
         """Whether it can only be read from its beginning."""
 
@@ -261,7 +270,7 @@ class _Job:
             self.notes.append("with --fast not all that the baseline knows can be found again: the rest counts as gone")
         others = len(self.target.before)
         audited = summary.records - others
-        drawn = self.count is not None and 0 < audited < self.count and self._is_drawn(audited)
+        drawn = not self._interrupted and self.count is not None and 0 < audited < self.count and self._is_drawn(audited)
         return AuditResult(
             target=self.target.name, what=self.target.what, kind=self.target.kind, splits=self.target.splits,
             samples=self.count or 0, notes=tuple(self.notes), workers=self.workers, fast=self.config.fast,
@@ -270,6 +279,20 @@ class _Job:
             compared=None if baseline is None else baseline.compared(whole=audited == self.count),
             **summary.facts(others=others, at_most=at_most(bad, audited) if drawn else None),
         )  # fmt: skip
+
+    def result_so_far(self, baseline: Baseline | None) -> AuditResult:
+        """What was found when it was interrupted. Nothing is measured again, so that nobody has to interrupt this, too.
+
+        Args:
+            baseline: What it has is left out.
+        """
+        self.complete, self._interrupted = False, True
+        heard = Ledger()  # the other one may have been interrupted between two columns
+        for record in self.journal:
+            heard.add(record)
+        self._verdict = judge_ledger(heard, None, noise=Noise(self._beats))
+        self.notes += self._verdict.notes
+        return self.result(baseline)
 
     def _is_drawn(self, audited: int) -> bool:
         """Whether those that were audited are a random part: what was taken over may have been begun in order."""

@@ -37,7 +37,7 @@ def audit_result(result: "AuditResult", *, skip_list: str | None = None, html: s
     for note in result.notes:
         say(f"Note: {printable(note)}")
     if not result.complete:
-        say("Time was up before all samples were looked at: the same command with --jsonl FILE goes on.")
+        say("Not all samples were looked at: the same command with --jsonl FILE goes on.")
     _next(result, skip_list, html)
 
 

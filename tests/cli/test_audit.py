@@ -111,6 +111,31 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path):
     assert "taken over from an audit that was interrupted" in " ".join(done("audit", name, "--jsonl", report).split())
 
 
+def test_interrupted_it_says_what_it_has_found(tmp_path: Path):
+    seen = tmp_path / "seen"
+    hangs = f"if index == 5:\n    open({str(seen)!r}, 'w').close()\n    time.sleep(1000)"
+    name = program(tmp_path, f"if index == 3:\n    raise ValueError('mine')\n{hangs}")
+    with subprocess.Popen(
+        command_line("audit", name, "--workers", "1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 30
+        while not seen.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)  # for what came before it to be heard
+        process.send_signal(2)
+        found, told = process.communicate(timeout=30)
+    found = " ".join(found.split())
+    assert process.returncode == 130
+    assert found.startswith(f"Audited 5 samples of the Python dataset {name}") and "1 sample with an error." in found
+    assert "ERROR fails: " in found and "sample 3: " in found and "Not all samples were looked at" in found
+    assert "95 %" not in found, "what came first is no random part"
+    assert "Nothing is kept: with --jsonl FILE the same command would continue." in " ".join(told.split())
+
+
 def test_what_is_kept_is_told_only_where_something_is(tmp_path: Path):
     report = str(tmp_path / "report.jsonl")
     assert "Nothing is kept" in audit._after_interrupt(None)

@@ -66,7 +66,7 @@ def test_a_part(capsys):
     text = shown(capsys, result(sample(0), samples=1000, at_most=0.0123, complete=False))
     assert "Audited 1 samples of a folder" in text
     assert "with 95 % confidence at most 1.23% of all samples have an error" in text
-    assert "Time was up" in text
+    assert "Not all samples were looked at: the same command" in text
 
 
 def test_what_is_wrong_with_tars_is_no_samples(capsys):

@@ -99,8 +99,8 @@ class Remedies:
             codes = self.codes(what)
             if codes:
                 yield f"audit: {format_count(len(codes), 'image')} {words} ({_counted(codes)})"
-        oversize = self.codes(SMALLER) or [one for one in self.left.values() if one.code == _OVERSIZE]
-        if images.max_side is not None and not oversize:
+        is_idle = not self.codes(SMALLER) and all(one.code != _OVERSIZE for one in self.left.values())
+        if images.max_side is not None and is_idle:
             yield "audit: --max-side: the report names no oversize image that is packed, so nothing is made smaller"
         for code, why, paths in self.left.values():
             are = "it is" if len(paths) == 1 else "they are"
