@@ -151,6 +151,7 @@ class _Job:
         if crew.cut_short is not None:
             self.notes.append(crew.cut_short)
         self._beats = crew.beats
+        self.notes += crew.looks.notes()
         self._judge()
         self._compare()
         for number, record in enumerate(self.target.before):
