@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from fastfeed.auditor.judging.verdict import Verdict
 
 _MEMORY_SHARE = 0.8
+_KNOWN = " (what the baseline knows counted as well)"
 _SEED = 0
 """Of the random order: the same for all, so that a continued audit goes on with the same samples."""
 
@@ -276,7 +277,7 @@ class _Job:
             target=self.target.name, what=self.target.what, kind=self.target.kind, splits=self.target.splits,
             samples=self.count or 0, notes=tuple(self.notes), workers=self.workers, fast=self.config.fast,
             complete=self.complete, report=self.journal.report if self.complete else None,
-            seconds=time.monotonic() - self.began, **self._judged(),
+            seconds=time.monotonic() - self.began, **self._judged(known="" if baseline is None else _KNOWN),
             compared=None if baseline is None else baseline.compared(whole=audited == self.count),
             **summary.facts(others=others, at_most=at_most(bad, audited) if drawn else None),
         )  # fmt: skip
@@ -302,12 +303,20 @@ class _Job:
             self.notes.append("not all that was audited was drawn at random: it tells nothing of the samples that were not")
         return drawn
 
-    def _judged(self) -> dict[str, Any]:
-        """The fields of AuditResult that are about times."""
+    def _judged(self, known: str) -> dict[str, Any]:
+        """The fields of AuditResult that are about times.
+
+        Args:
+            known: What to say behind sentences that are of all samples, whatever a baseline has left out.
+        """
         verdict = self._verdict
         assert verdict is not None
         costliest = [Costliest(self.journal.get(one.index).name, one.seconds, one.part, one.cumulative) for one in verdict.top]
-        return {"costs": tuple(verdict.sentences()), "costliest": tuple(costliest), "judged": verdict.as_json()}
+        return {
+            "costs": tuple(f"{text}{known}" for text in verdict.sentences()),
+            "costliest": tuple(costliest),
+            "judged": verdict.as_json(),
+        }
 
 
 class _Again:

@@ -10,7 +10,7 @@ from itertools import combinations
 
 from fastfeed.auditor.running.targets import Target
 from fastfeed.disk import disk_error, remove
-from fastfeed.errors import DestinationOccupied, UsageError
+from fastfeed.errors import DestinationError, DestinationOccupied, UsageError
 from fastfeed.sample import printable
 
 Path = str | os.PathLike[str]
@@ -112,7 +112,10 @@ def refusals(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise disk_error(f"{path}: {error.strerror}", error.errno, os.path.dirname(path)) from error
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise disk_error(f"{path}: {error.strerror}", error.errno, os.path.dirname(path)) from error
+        msg = f"this file cannot be written: {error.strerror}"
+        raise DestinationError(msg, path=path, hint="Name one in a folder that is there and can be written to.") from error
 
 
 def _own(target: Target) -> set[str]:

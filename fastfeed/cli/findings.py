@@ -42,7 +42,8 @@ def audit_result(result: "AuditResult", *, skip_list: str | None = None, html: s
 
 
 def _headline(result: "AuditResult") -> str:
-    of = "" if result.audited == result.samples else f"{result.audited:,} samples of "
+    told_in_what = result.audited == result.samples and result.kind != "python"  # "a folder of 6 files"
+    of = "" if told_in_what else f"{format_count(result.audited, 'sample')} of "
     counts = [(result.errors, "with an error"), (result.flagged - result.errors, "with a warning")]
     told = [f"{format_count(count, 'sample')} {what}" for count, what in counts if count]
     told += [f"{format_count(result.of_set, 'finding')} about classes or tars"] if result.of_set else []

@@ -231,6 +231,8 @@ def test_slow_samples_are_measured_again(tmp_path):
         :1
     ] == [11]
     assert result.costliest[0].name == "sample 11" and result.costs
+    known = fastfeed.audit(name, baseline=tmp_path / "report.jsonl", workers=1)
+    assert known.costs and all(text.endswith(" (what the baseline knows counted as well)") for text in known.costs)
     assert result.judged["counts"]["slow"] >= 1
 
 

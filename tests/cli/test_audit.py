@@ -88,7 +88,10 @@ def test_a_hang_is_spoken_of_on_stderr(tmp_path: Path):
 @pytest.mark.long
 def test_what_cannot_be_audited(tmp_path: Path, photos: Path):
     assert "does not exist" in refused("audit", tmp_path / "none", code=9)
-    assert "cannot be imported" in refused("audit", f"{tmp_path}/none.py:make", code=2)
+    assert "none.py:make does not exist" in refused("audit", f"{tmp_path}/none.py:make", code=9)
+    assert "cannot be imported" in refused("audit", "no.such.module:make", code=2)
+    found = " ".join(refused("audit", photos, "--html", tmp_path / "none" / "x.html", code=4).split())
+    assert found.count("x.html") == 1 and "it continues" not in found
     assert "lies in what is audited" in refused("audit", photos, "--jsonl", photos / "r.jsonl", code=2)
     assert "No such file" in refused("audit", photos, "--jsonl", tmp_path / "none" / "r.jsonl", code=4)
 

@@ -64,7 +64,7 @@ def test_findings_with_examples_and_what_to_do(capsys):
 
 def test_a_part(capsys):
     text = shown(capsys, result(sample(0), samples=1000, at_most=0.0123, complete=False))
-    assert "Audited 1 samples of a folder" in text
+    assert "Audited 1 sample of a folder" in text
     assert "with 95 % confidence at most 1.23% of all samples have an error" in text
     assert "Not all samples were looked at: the same command" in text
 
@@ -92,6 +92,10 @@ def test_what_comes_next(capsys):
     for kind, end in ends.items():
         assert shown(capsys, result(sample(0), kind=kind, report="/r.jsonl"), skip_list="s.jsonl").endswith(end)
     assert "fastfeed pack /data/x DST --exclude s.jsonl" in shown(capsys, result(sample(0)), skip_list="s.jsonl")
+
+
+def test_of_a_dataset_it_is_told_how_many_samples_it_has(capsys):
+    assert shown(capsys, result(sample(0), sample(1), kind="python")).startswith("Audited 2 samples of a folder of files")
 
 
 @pytest.mark.parametrize("skip_list", [None, "s.jsonl"])

@@ -62,8 +62,9 @@ def test_nothing_to_do_is_said(tmp_path):
         (["oversize", "many-frames"], {}, None, "it has several frames"),
         (["oversize"], {}, ImageConfig(max_side=9, only_field=("mask.jpg",)), "--only-field names other fields"),
         (["scan-bomb"], {"mode": "YCbCr"}, None, "JPEG has no mode YCbCr"),
-        (["exif-orientation"], {}, None, "packing has no remedy for it"),
-        (["slow"], {}, None, "packing has no remedy for it"),
+        (["exif-orientation"], {}, None, "packing has no remedy"),
+        (["slow"], {}, None, "packing has no remedy"),
+        (["duplicate"], {}, None, "a skip list of those not wanted leaves copies out (--exclude)"),
     ],
 )
 def test_what_may_not_change_is_left_alone_with_the_reason(tmp_path, codes, facts, images, why):
@@ -153,6 +154,14 @@ def test_what_has_changed_or_gone_since_is_named_and_not_touched(tmp_path):
 def test_what_packing_leaves_out_is_no_matter(tmp_path):
     found = remedies(tmp_path, {"a.jpg": JPEG, "._a.jpg": b"notes"}, {"._a.jpg": ["truncated"]})
     assert not (found.excluded or found.missing or found.left)
+
+
+def test_a_report_without_paths_is_refused_and_told_from_one_of_another_folder(tmp_path):
+    report = tmp_path / "r.jsonl"
+    report.write_text('{"index": 0, "findings": [], "times": {}, "status": "ok"}\n')
+    here = tree(tmp_path / "s", {"a.jpg": JPEG})
+    with pytest.raises(UsageError, match=r"None of its samples is known by a path, as where a Python dataset was audited"):
+        find_remedies(Folder.read(str(here), scan(str(here)), PackConfig()), str(report), ImageConfig())
 
 
 def test_a_report_of_something_else_is_refused(tmp_path):
