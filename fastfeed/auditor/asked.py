@@ -27,7 +27,7 @@ class AuditConfig:
     """Without the looks that cost as much as decoding: a second decoder that warns of damage, grey bands, later frames, PNGs'
     checksums, headers of tars; and without a search of a JPEG's data for another picture behind the first."""
     kill_after: float | None = None
-    """Seconds after which a sample is ended. Without it: ten minutes, or 1,000 times what 99 of 100 samples take.
+    """Seconds after which a sample is ended. Without it: the longer of ten minutes and 1,000 times what 99 of 100 take.
     With it the opening of a dataset is given up as well, after a minute at least; without it that may take for ever."""
     memory_limit: int | str | None = None
     """What loading one sample may take; by default four fifths of the memory that is left, shared by the workers."""

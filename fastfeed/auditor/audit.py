@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import islice
@@ -13,11 +13,11 @@ from fastfeed.auditor.finding import Finding, Severity
 from fastfeed.auditor.judging.judge import judge_ledger
 from fastfeed.auditor.judging.ledger import Ledger
 from fastfeed.auditor.judging.noise import Beat, Noise
-from fastfeed.auditor.places import prove_places
+from fastfeed.auditor.places import earlier_report, place_of, prove_places
 from fastfeed.auditor.record import SampleRecord, StageTime
 from fastfeed.auditor.report.baseline import Baseline
 from fastfeed.auditor.report.gather import Gathered
-from fastfeed.auditor.result import AuditResult, Costliest, Summary
+from fastfeed.auditor.result import NAMES, AuditResult, Costliest, Summary
 from fastfeed.auditor.running.catalogue import LATE
 from fastfeed.auditor.running.crew import Crew, Task
 from fastfeed.auditor.running.journal import Journal
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _MEMORY_SHARE = 0.8
 _LOADING_SHARE = 0.8
 """Of max_minutes: in the rest what seems slow is measured again, without which it is only a suspicion."""
+_KNOWN = " (what the baseline knows counted as well)"
 _SEED = 0
 """Of the random order: the same for all, so that a continued audit goes on with the same samples."""
 
@@ -52,6 +53,7 @@ def audit(
     skip_list: str | os.PathLike[str] | None = None,
     html: str | os.PathLike[str] | None = None,
     progress: Progress = QUIET,
+    on_interrupt: Callable[[AuditResult], None] | None = None,
     **options: Unpack[AuditOptions],
 ) -> AuditResult:
     """Load every sample, each under clocks and in a process that it may hang or kill, and say what is wrong with which.
@@ -67,6 +69,7 @@ def audit(
         skip_list: A file that gets the samples that are errors, for pack --exclude and DataLoader(skip=).
         html: A file that gets a page for a browser: what was found, charts, flagged samples with thumbnails.
         progress: Hears how far it is.
+        on_interrupt: Hears what was found so far when Ctrl-C ends it, before KeyboardInterrupt is raised.
         **options: AuditConfig's fields; of a list or table field, label, key and classes, as for pack.
 
     Raises:
@@ -79,14 +82,22 @@ def audit(
     """
     config = audit_config(options)
     found = find_target(target, progress, hidden=config.hidden, root=config.root, rows=config.rows)
-    prove_places(found, {"jsonl": jsonl, "skip_list": skip_list, "html": html})
+    prove_places(found, {"jsonl": jsonl, "skip_list": skip_list, "html": html}, baseline=config.baseline)
+    place = place_of(found)
+    replaced = earlier_report(jsonl, place)
     page_path = None if html is None else os.path.abspath(os.fsdecode(html))
     baseline = None if config.baseline is None else Baseline(os.fsdecode(config.baseline))
     identity = {"target": found.name, "digest": found.digest, "fast": config.fast, "hidden": config.hidden,
                 "tokenizer": name_of(config.tokenizer), "rows": asdict(config.rows)}  # fmt: skip
     where = None if jsonl is None else os.fsdecode(jsonl)
-    with Journal(where, identity) as journal, closing(_Job(found, config, journal, progress)) as job:
-        job.run()
+    with Journal(where, identity, target=place) as journal, closing(_Job(found, config, journal, progress)) as job:
+        job.notes += replaced
+        try:
+            job.run()
+        except KeyboardInterrupt:
+            if on_interrupt is not None and len(journal):
+                on_interrupt(job.result_so_far(baseline))
+            raise
         if skip_list is not None:
             job.notes += _write_skip_list(os.fsdecode(skip_list), found, journal)
         gathered = None if page_path is None else Gathered()
@@ -120,6 +131,8 @@ class _Job:
         self._of_set: list[tuple[str, Finding]] = []
         self._beats: list[Beat] = []
         self._verdict: Verdict | None = None
+        self._interrupted = False
+        """What was loaded until then is no random part."""
         self._stream = False
         """Whether it can only be read from its beginning."""
 
@@ -144,6 +157,7 @@ class _Job:
         if crew.cut_short is not None:
             self.notes.append(crew.cut_short)
         self._beats = crew.beats
+        self.notes += crew.looks.notes()
         self._judge()
         self._compare()
         for number, record in enumerate(self.target.before):
@@ -264,15 +278,29 @@ class _Job:
             self.notes.append("with --fast not all that the baseline knows can be found again: the rest counts as gone")
         others = len(self.target.before)
         audited = summary.records - others
-        drawn = self.count is not None and 0 < audited < self.count and self._is_drawn(audited)
+        drawn = not self._interrupted and self.count is not None and 0 < audited < self.count and self._is_drawn(audited)
         return AuditResult(
             target=self.target.name, what=self.target.what, kind=self.target.kind, splits=self.target.splits,
             samples=self.count or 0, notes=tuple(self.notes), workers=self.workers, fast=self.config.fast,
             complete=self.complete, report=self.journal.report if self.complete else None,
-            seconds=time.monotonic() - self.began, **self._judged(),
+            seconds=time.monotonic() - self.began, **self._judged(known="" if baseline is None else _KNOWN),
             compared=None if baseline is None else baseline.compared(whole=audited == self.count),
             **summary.facts(others=others, at_most=at_most(bad, audited) if drawn else None),
         )  # fmt: skip
+
+    def result_so_far(self, baseline: Baseline | None) -> AuditResult:
+        """What was found when it was interrupted. Nothing is measured again, so that nobody has to interrupt this, too.
+
+        Args:
+            baseline: What it has is left out.
+        """
+        self.complete, self._interrupted = False, True
+        heard = Ledger()  # the other one may have been interrupted between two columns
+        for record in self.journal:
+            heard.add(record)
+        self._verdict = judge_ledger(heard, None, noise=Noise(self._beats))
+        self.notes += self._verdict.notes
+        return self.result(baseline)
 
     def _is_drawn(self, audited: int) -> bool:
         """Whether those that were audited are a random part: what was taken over may have been begun in order."""
@@ -281,12 +309,20 @@ class _Job:
             self.notes.append("not all that was audited was drawn at random: it tells nothing of the samples that were not")
         return drawn
 
-    def _judged(self) -> dict[str, Any]:
-        """The fields of AuditResult that are about times."""
+    def _judged(self, known: str) -> dict[str, Any]:
+        """The fields of AuditResult that are about times.
+
+        Args:
+            known: What to say behind sentences that are of all samples, whatever a baseline has left out.
+        """
         verdict = self._verdict
         assert verdict is not None
         costliest = [Costliest(self.journal.get(one.index).name, one.seconds, one.part, one.cumulative) for one in verdict.top]
-        return {"costs": tuple(verdict.sentences()), "costliest": tuple(costliest), "judged": verdict.as_json()}
+        return {
+            "costs": tuple(f"{text}{known}" for text in verdict.sentences()),
+            "costliest": tuple(costliest),
+            "judged": verdict.as_json(),
+        }
 
 
 class _Again:
@@ -352,7 +388,8 @@ def _write_skip_list(path: str, target: Target, journal: Journal) -> list[str]:
         raise disk_error(f"{path}: {error.strerror}", error.errno, folder, continues=journal.report is not None) from error
     missing = len(entries) - len(named)
     what = (
-        f"{format_count(missing, 'error')} {'is' if missing == 1 else 'are'} not in the skip list: these samples have no names"
+        f"{format_count(missing, 'error')} {'is' if missing == 1 else 'are'} not in the skip list, as these samples have no "
+        f"names, and a position means another sample once the dataset has changed; {NAMES}"
     )
     return [what] if missing else []
 

@@ -91,7 +91,7 @@ class SampleRecord:
     digest: str | None = None
     """Of its bytes: equal digests are equal files."""
     peak_bytes: int | None = None
-    """Memory that it took at most, beyond what was there before."""
+    """Memory that it took at most, beyond what was there before; None where that is unknown: an allocator had enough."""
     thumbnail: str | None = None
     """Of an image, where one is asked for: a small JPEG in base64. None in a report's lines."""
     times: dict[str, StageTime] = field(default_factory=dict)

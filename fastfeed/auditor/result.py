@@ -8,6 +8,10 @@ from fastfeed.auditor.finding import Code, Finding, Severity
 from fastfeed.auditor.record import STAGES, SampleRecord
 from fastfeed.units import format_count
 
+NAMES = (
+    "samples have names where the dataset has identity(index) -> fastfeed.sample.SampleId, or samples and root as ImageFolder"
+)
+"""How those of a Python dataset get some."""
 _EXAMPLES = 5
 
 
@@ -121,6 +125,8 @@ class AuditResult:
     seconds: float
     splits: tuple[str, ...] = ()
     """Folders in the target that are splits: each is opened by itself."""
+    nameless: int = 0
+    """Of those with an error: without a name, so that no skip list can leave them out."""
     compared: Compared | None = None
     """With a baseline; then found, flagged and errors count only what is new."""
 
@@ -145,6 +151,7 @@ class Summary:
     records: int = 0
     flagged: int = 0
     errors: int = 0
+    nameless: int = 0
     of_set: int = 0
     size_bytes: int = 0
     formats: Counter[str] = field(default_factory=Counter)
@@ -157,7 +164,9 @@ class Summary:
         """One more."""
         self.records += 1
         self.flagged += record.status == "flagged"
-        self.errors += record.severity is Severity.ERROR
+        is_error = record.severity is Severity.ERROR
+        self.errors += is_error
+        self.nameless += is_error and record.path is None and record.key is None
         self.size_bytes += record.size_bytes or 0
         if record.format is not None:
             self.formats[record.format] += 1
@@ -210,7 +219,7 @@ class Summary:
         """
         return {
             "audited": self.records - others, "flagged": self.flagged, "errors": self.errors, "of_set": self.of_set,
-            "others": others,
+            "others": others, "nameless": self.nameless,
             "found": self.found(), "stages": self.stages(), "formats": dict(self.formats.most_common()),
             "size_bytes": self.size_bytes, "at_most": at_most,
         }  # fmt: skip

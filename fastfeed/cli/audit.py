@@ -1,12 +1,15 @@
 """``fastfeed audit TARGET``: which samples are slow or broken."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fastfeed.cli import findings, render
 from fastfeed.cli.common import Output, Size, lines, pairs, speaks
+
+if TYPE_CHECKING:
+    from fastfeed.auditor.result import AuditResult
 
 FOUND = 10
 _SEVERITIES = ("info", "warning", "error")
@@ -21,7 +24,7 @@ _SEVERITIES = ("info", "warning", "error")
               help="Begin no sample after so many minutes; the last fifth is for measuring again. Order: random.")  # fmt: skip
 @click.option("--kill-after", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
               help="End a sample that takes longer, and a dataset that takes so long (a minute at least) to open. "
-              "Without it: samples after ten minutes, or 1,000 times what most take.")  # fmt: skip
+                   "Without it: samples after ten minutes or 1,000 times what most take, whichever is longer.")  # fmt: skip
 @click.option("--memory-limit", type=Size(), help="What loading one sample may take.")
 @click.option("--hidden", is_flag=True, help="Look at files whose names begin with a dot as well.")
 @click.option("--root", type=click.Path(), help="Of a list: the folder that paths are relative to; else its own.")
@@ -65,7 +68,7 @@ def command(output: Output, *, target: str, fail_on: str, **options: Any) -> int
         given["field"] = pairs(given.pop("fields"), "field")
     if "class_names" in given:
         given["classes"] = lines(given.pop("class_names"), "classes")
-    result = audit(target, progress=output.progress(), **given)
+    result = audit(target, progress=output.progress(), on_interrupt=lambda part: _interrupted(part, output), **given)
     failed = (
         fail_on != "nothing" and result.worst is not None and result.worst.word in _SEVERITIES[_SEVERITIES.index(fail_on) :]
     )
@@ -74,6 +77,13 @@ def command(output: Output, *, target: str, fail_on: str, **options: Any) -> int
     elif not output.quiet or failed:
         findings.audit_result(result, options)
     return FOUND if failed else 0
+
+
+def _interrupted(part: "AuditResult", output: Output) -> None:
+    """What was found before Ctrl-C: an audit may have run for hours. With --json a part would pass for the whole."""
+    output.close()
+    if not output.json and not output.quiet:
+        findings.audit_result(part)
 
 
 def _after_interrupt(jsonl: str | None) -> str:

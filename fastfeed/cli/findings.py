@@ -40,12 +40,13 @@ def audit_result(result: "AuditResult", options: Mapping[str, Any] = _NO_OPTIONS
         say(f"Note: {printable(note)}")
     if not result.complete:
         kept = "the same command goes on" if options.get("jsonl") else "with --jsonl FILE the same command would go on"
-        say(f"Time was up before all samples were looked at: {kept}.")
+        say(f"Not all samples were looked at: {kept}.")
     _next(result, options)
 
 
 def _headline(result: "AuditResult") -> str:
-    of = "" if result.audited == result.samples else f"{result.audited:,} samples of "
+    told_in_what = result.audited == result.samples and result.kind != "python"  # "a folder of 6 files"
+    of = "" if told_in_what else f"{format_count(result.audited, 'sample')} of "
     counts = [(result.errors, "with an error"), (result.flagged - result.errors, "with a warning")]
     told = [f"{format_count(count, 'sample')} {what}" for count, what in counts if count]
     told += [f"{format_count(result.of_set, 'finding')} about classes or tars"] if result.of_set else []
@@ -121,8 +122,12 @@ def _next(result: "AuditResult", options: Mapping[str, Any]) -> None:
 
 def _steps(result: "AuditResult", skip_list: str | None, given: Given) -> Iterator[str]:
     """What helps, where something was found that one of them helps against."""
-    from fastfeed.packer.rows.remedies import ACTED_ON  # noqa: PLC0415 - --help stays cold
+    from fastfeed.auditor.result import NAMES  # noqa: PLC0415 - --help stays cold
+    from fastfeed.packer.rows.remedies import ACTED_ON  # noqa: PLC0415
 
+    if result.errors and result.nameless == result.errors:  # then a skip list would be empty, and leave nothing out
+        yield f"give the dataset names, so that a skip list can leave samples out: {NAMES}"
+        return
     packed_anew = result.kind in _PACKED_ANEW and any(one.code in ACTED_ON for one in result.found)
     if not (result.errors or packed_anew or skip_list):
         return

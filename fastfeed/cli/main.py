@@ -17,7 +17,7 @@ _EPILOG = """\b
 Exit codes:
     0  done                           7  a worker process was killed
     1  a fault of fastfeed itself     8  a sample cannot be decoded
-    2  wrong usage                    9  no packed dataset is there
+    2  wrong usage                    9  no dataset is there
     3  the source cannot be used     10  audit found what --fail-on names
     4  the destination cannot be    130  interrupted by Ctrl-C
        used                         141  the reader of the output has gone

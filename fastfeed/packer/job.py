@@ -22,7 +22,7 @@ from fastfeed.config import (
     row_config,
 )
 from fastfeed.disk import prove_utf8
-from fastfeed.errors import SourceChanged, SourceUnreadable, UsageError
+from fastfeed.errors import SourceChanged, SourceUnreadable, UsageError, warn
 from fastfeed.machine import free_bytes, processors
 from fastfeed.packer.compare import compare_job, compare_published, listed_left_out, published, standing
 from fastfeed.packer.compression import encoder_of, notes_of, prove_frames, why_compressed
@@ -44,7 +44,7 @@ from fastfeed.packer.rows.stream import StreamJob, pack_stream
 from fastfeed.packer.rows.transcode import jpegtran_of
 from fastfeed.packer.sidecars import write_sidecars
 from fastfeed.packer.writing import Job, Writing, held_journal, prove_room, tell_kept, worker_count
-from fastfeed.sample import SkipList
+from fastfeed.sample import SkipList, printable
 from fastfeed.source.scan import Listing, scan
 from fastfeed.trace import QUIET, Progress
 from fastfeed.units import format_count
@@ -114,7 +114,7 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     config, rows = pack_config(given), row_config(about_rows)
     prove_readers(readers, compression=config.compress)
     jpegtran_of(images)  # it may not be installed, and a scan takes minutes
-    skip = SkipList.read(os.fsdecode(exclude)) if isinstance(exclude, str | os.PathLike) else exclude or SkipList()
+    skip = _skip_list(exclude)
     chosen = choose(source, rows, root=None if root is None else os.fsdecode(root), anyway=anyway)  # type: ignore[arg-type]
     _prove_kind(chosen, [*about_rows, *(["root"] if root is not None else [])], report)
     where = os.path.abspath(os.fsdecode(source)) if chosen is None else chosen.where
@@ -127,6 +127,16 @@ def pack(  # noqa: PLR0913 - each is an option of the command
     else:
         result = _pack_rows(job, chosen, rows, images, report=report, overwrite=overwrite, dry_run=dry_run, on_plan=on_plan)
     return result if dry_run else _with_sidecars(result, readers, progress)
+
+
+def _skip_list(exclude: str | os.PathLike[str] | SkipList | None) -> SkipList:
+    """What is to be left out; it warns of a file that names nothing, from which someone expects something."""
+    if not isinstance(exclude, str | os.PathLike):
+        return exclude or SkipList()
+    found = SkipList.read(os.fsdecode(exclude))
+    if not found.entries:
+        warn(f"the skip list {printable(os.fsdecode(exclude))} is empty: nothing is left out by it")
+    return found
 
 
 def _prove_kind(chosen: Chosen | None, about_rows: Sequence[str], report: str | None) -> None:

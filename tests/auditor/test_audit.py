@@ -221,7 +221,9 @@ def test_samples_without_names_are_in_no_skip_list(tmp_path):
     name = program(tmp_path, "if index == 3:\n    raise ValueError('mine')")
     result = fastfeed.audit(name, skip_list=tmp_path / "skip.jsonl")
     assert (tmp_path / "skip.jsonl").read_text() == ""
-    assert "1 error is not in the skip list: these samples have no names" in result.notes
+    assert any(note.startswith("1 error is not in the skip list, as these samples have no names") for note in result.notes)
+    assert any("samples have names where the dataset has identity(index)" in note for note in result.notes)
+    assert (result.errors, result.nameless) == (1, 1)
 
 
 @pytest.mark.long
@@ -232,6 +234,8 @@ def test_slow_samples_are_measured_again(tmp_path):
         :1
     ] == [11]
     assert result.costliest[0].name == "sample 11" and result.costs
+    known = fastfeed.audit(name, baseline=tmp_path / "report.jsonl", workers=1)
+    assert known.costs and all(text.endswith(" (what the baseline knows counted as well)") for text in known.costs)
     assert result.judged["counts"]["slow"] >= 1
 
 

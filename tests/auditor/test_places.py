@@ -7,7 +7,7 @@ from helpers import make_photos
 from tarring import write_tar
 
 import fastfeed
-from fastfeed.auditor.places import prove_places, prove_writable
+from fastfeed.auditor.places import earlier_report, prove_places, prove_writable
 from fastfeed.auditor.running.targets import find_target
 from fastfeed.errors import DestinationError, DestinationOccupied, UsageError
 
@@ -46,6 +46,45 @@ def test_beside_what_is_audited_there_is_place(tmp_path):
     assert fastfeed.audit(code, jsonl=tmp_path / "report.jsonl").audited == 40
     assert len(lines_of(tmp_path / "report.jsonl")) == 40
     assert fastfeed.audit(code, jsonl=tmp_path / "report.jsonl").audited == 40, "an earlier report is replaced"
+
+
+def test_a_report_of_another_target_is_not_replaced(tmp_path):
+    code, other = program(tmp_path, "return index"), program(tmp_path, "return index", "other")
+    report = tmp_path / "report.jsonl"
+    report.touch()
+    assert not any("made anew" in note for note in fastfeed.audit(code, jsonl=report).notes)
+    before = report.read_bytes()
+    with pytest.raises(DestinationOccupied, match="no report of this target lies here") as caught:
+        fastfeed.audit(other, jsonl=report)
+    assert caught.value.got == f"a report of {tmp_path}/bad.py:make"
+    assert report.read_bytes() == before and not (tmp_path / "report.jsonl.partial").exists()
+    assert "the report of an earlier audit of the same was there: it was made anew" in fastfeed.audit(code, jsonl=report).notes
+
+
+def test_the_same_target_by_another_path_is_the_same(tmp_path, monkeypatch):
+    photos = make_photos(tmp_path / "photos")
+    fastfeed.audit(photos, jsonl=tmp_path / "report.jsonl", fast=True)
+    monkeypatch.chdir(photos)
+    assert any("made anew" in note for note in fastfeed.audit(".", jsonl=tmp_path / "report.jsonl", fast=True).notes)
+
+
+@pytest.mark.parametrize("content", [b"my notes\n", b"{}\n", b"[]", b'{"index": 0, "findings": []}\n', b"\xff\xfe"])
+def test_a_file_that_is_no_report_is_not_replaced(tmp_path, content):
+    mine = tmp_path / "mine.jsonl"
+    mine.write_bytes(content)
+    with pytest.raises(DestinationOccupied) as caught:
+        earlier_report(mine, "/data/photos")
+    assert caught.value.got == "a file that names no target, as reports of audits do" and mine.read_bytes() == content
+
+
+def test_the_baseline_is_not_replaced(tmp_path):
+    code, report = program(tmp_path, "return index"), tmp_path / "report.jsonl"
+    fastfeed.audit(code, jsonl=report)
+    before = report.read_bytes()
+    for what in NOTHING:
+        with pytest.raises(UsageError, match=f"{what} and baseline are the same file"):
+            fastfeed.audit(code, baseline=report, **{what: report})
+    assert report.read_bytes() == before
 
 
 def test_two_reports_are_two_files(tmp_path):

@@ -101,7 +101,7 @@ def test_its_report_is_one_for_whoever_reads_reports(tmp_path):
     assert fastfeed.audit(photos, baseline=report, workers=1).compared == Compared(str(report), 0, 1)
     result = fastfeed.pack(photos, tmp_path / "packed", from_audit=report)
     told = [why for dataset in result.datasets for why in dataset.why if why.startswith("audit: ")]
-    assert told == ["audit: 1 file (slow) left as it is: packing has no remedy for it (cat/005.jpg)"]
+    assert told == ["audit: 1 file (slow) left as it is: packing has no remedy (cat/005.jpg)"]
 
 
 def test_an_even_dataset_has_nothing_slow(tmp_path, caplog):

@@ -88,7 +88,10 @@ def test_a_hang_is_spoken_of_on_stderr(tmp_path: Path):
 @pytest.mark.long
 def test_what_cannot_be_audited(tmp_path: Path, photos: Path):
     assert "does not exist" in refused("audit", tmp_path / "none", code=9)
-    assert "cannot be imported" in refused("audit", f"{tmp_path}/none.py:make", code=2)
+    assert "none.py:make does not exist" in refused("audit", f"{tmp_path}/none.py:make", code=9)
+    assert "cannot be imported" in refused("audit", "no.such.module:make", code=2)
+    found = " ".join(refused("audit", photos, "--html", tmp_path / "none" / "x.html", code=4).split())
+    assert found.count("x.html") == 1 and "it continues" not in found
     assert "lies in what is audited" in refused("audit", photos, "--jsonl", photos / "r.jsonl", code=2)
     assert "No such file" in refused("audit", photos, "--jsonl", tmp_path / "none" / "r.jsonl", code=4)
 
@@ -109,6 +112,31 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path):
     assert process.returncode == 130
     assert f"What was done is kept in {report}.partial: run the same command again, it continues." in " ".join(told.split())
     assert "taken over from an audit that was interrupted" in " ".join(done("audit", name, "--jsonl", report).split())
+
+
+def test_interrupted_it_says_what_it_has_found(tmp_path: Path):
+    seen = tmp_path / "seen"
+    hangs = f"if index == 5:\n    open({str(seen)!r}, 'w').close()\n    time.sleep(1000)"
+    name = program(tmp_path, f"if index == 3:\n    raise ValueError('mine')\n{hangs}")
+    with subprocess.Popen(
+        command_line("audit", name, "--workers", "1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 30
+        while not seen.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)  # for what came before it to be heard
+        process.send_signal(2)
+        found, told = process.communicate(timeout=30)
+    found = " ".join(found.split())
+    assert process.returncode == 130
+    assert found.startswith(f"Audited 5 samples of the Python dataset {name}") and "1 sample with an error." in found
+    assert "ERROR fails: " in found and "sample 3: " in found and "Not all samples were looked at" in found
+    assert "95 %" not in found, "what came first is no random part"
+    assert "Nothing is kept: with --jsonl FILE the same command would continue." in " ".join(told.split())
 
 
 def test_what_is_kept_is_told_only_where_something_is(tmp_path: Path):

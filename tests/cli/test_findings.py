@@ -64,9 +64,9 @@ def test_findings_with_examples_and_what_to_do(capsys):
 
 def test_a_part(capsys):
     text = shown(capsys, result(sample(0), samples=1000, at_most=0.0123, complete=False))
-    assert "Audited 1 samples of a folder" in text
+    assert "Audited 1 sample of a folder" in text
     assert "with 95 % confidence at most 1.23% of all samples have an error" in text
-    assert "Time was up" in text
+    assert "Not all samples were looked at: with --jsonl FILE the same command would go on." in text
 
 
 def test_what_is_wrong_with_tars_is_no_samples(capsys):
@@ -92,6 +92,20 @@ def test_what_comes_next(capsys):
     for kind, end in ends.items():
         assert shown(capsys, result(sample(0), kind=kind, report="/r.jsonl"), skip_list="s.jsonl").endswith(end)
     assert "fastfeed pack /data/x DST --exclude s.jsonl" in shown(capsys, result(sample(0)), skip_list="s.jsonl")
+
+
+def test_of_a_dataset_it_is_told_how_many_samples_it_has(capsys):
+    assert shown(capsys, result(sample(0), sample(1), kind="python")).startswith("Audited 2 samples of a folder of files")
+
+
+@pytest.mark.parametrize("skip_list", [None, "s.jsonl"])
+def test_no_skip_list_is_offered_where_no_sample_has_a_name(capsys, skip_list):
+    nameless = SampleRecord(0, findings=[Finding(CRASH, "text")])
+    text = shown(capsys, result(nameless, kind="python"), skip_list=skip_list)
+    assert "skip=" not in text and "--skip-list" not in text
+    assert "Next: give the dataset names, so that a skip list can leave samples out: samples have names where" in text
+    named = result(nameless, sample(1, CRASH), kind="python")
+    assert "DataLoader(..., skip='bad.jsonl')" in shown(capsys, named)
 
 
 def test_splits_are_opened_one_by_one_once_they_are_packed(capsys):

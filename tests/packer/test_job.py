@@ -24,6 +24,7 @@ from packing import (
 import fastfeed
 from fastfeed.config import package_folder
 from fastfeed.errors import (
+    FastfeedWarning,
     SourceAmbiguous,
     SourceChanged,
     SourceUnreadable,
@@ -113,6 +114,14 @@ def test_limit_and_exclude_are_recorded(tmp_path):
     assert set(left_out_of(tmp_path / "out")) == {"001.jpg", "001.txt", "003.jpg", "003.txt"}
     assert set(left_out_of(tmp_path / "out").values()) == {"excluded"}
     assert (result.limited, result.skipped) == (2, 0)
+
+
+def test_an_empty_skip_list_is_spoken_of(tmp_path):
+    source, skip = make_captioned(tmp_path / "s", 2), tmp_path / "skip.jsonl"
+    skip.touch()
+    with pytest.warns(FastfeedWarning, match=f"the skip list {skip} is empty: nothing is left out by it"):
+        packed(source, tmp_path / "out", exclude=str(skip))
+    assert len(list(read_back(tmp_path / "out"))) == 2
 
 
 def test_a_left_out_list_is_a_skip_list(tmp_path):

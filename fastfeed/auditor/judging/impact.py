@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfeed.auditor.judging.ledger import Floats, Rows, Table
-from fastfeed.units import format_count, format_seconds
+from fastfeed.units import format_seconds
 
 BATCH = 256
 """Samples of the batch in the statement."""
@@ -34,10 +34,13 @@ class Impact:
     def sentence(self) -> str:
         """For the summary."""
         text = f"{_percent(self.part_of_samples)} of samples take {_percent(self.part_of_stage)} of {self.stage} time"
-        if self.steps > _SHOWN_STEPS:
+        of_all = self.samples / self.part_of_samples
+        if self.steps > _SHOWN_STEPS or of_all < BATCH:
             return text
-        often = "in each step" if round(self.steps) <= 1 else f"every {format_count(round(self.steps), 'step')}"
-        return f"{text}; a batch of {BATCH} stalls {often}, for {format_seconds(self.excess_seconds)} or more half of the times"
+        steps = round(self.steps)
+        which = {1: "each batch", 2: "every second batch"}.get(steps, f"one batch in {steps:,}")
+        more = f"in the median it takes {format_seconds(self.excess_seconds)} more than a median sample"
+        return f"{text}; with batches of {BATCH}, {which} holds one of them, and {more}"
 
     def as_json(self) -> dict[str, float | int | str]:
         """As a report holds it."""

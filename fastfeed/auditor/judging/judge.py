@@ -16,7 +16,7 @@ from fastfeed.auditor.judging.impact import costliest, impact
 from fastfeed.auditor.judging.kinds import without_kinds
 from fastfeed.auditor.judging.ledger import Ledger, Table
 from fastfeed.auditor.judging.noise import Noise
-from fastfeed.auditor.judging.oversize import oversized
+from fastfeed.auditor.judging.oversize import FEWEST, oversized
 from fastfeed.auditor.judging.repeats import Remeasure, Repeats
 from fastfeed.auditor.judging.rules import Cuts
 from fastfeed.auditor.judging.sentences import told
@@ -117,6 +117,8 @@ def _notes(table: Table, noise: Noise, outcomes: dict[int, Outcome]) -> list[str
             "This kernel does not tell how long a thread waits for a processor (/proc/thread-self/schedstat): samples that "
             "wait instead of computing are unconfirmed"
         )
+    if 0 < table.samples < FEWEST:
+        notes.append(f"Fewer than {FEWEST} samples have times: which of them is oversize is not judged")
     left = sum(outcome.why == _TOO_MANY for outcome in outcomes.values())
     if left:
         notes.append(f"{format_count(left, 'suspect')} of {len(outcomes):,} not measured again: that would have taken too long")

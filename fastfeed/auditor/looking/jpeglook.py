@@ -1,6 +1,6 @@
 """What is wrong or odd about a JPEG, beyond what Pillow says: its markers, its damage, how much of it is real."""
 
-from fastfeed.auditor.finding import Finding
+from fastfeed.auditor.finding import Finding, Severity
 from fastfeed.auditor.looking import imagecodes
 from fastfeed.auditor.looking.decoding import Decoded, told
 from fastfeed.auditor.looking.jpegwalk import JpegStructure
@@ -27,10 +27,12 @@ def findings_of(data: bytes, structure: JpegStructure, decoded: Decoded, *, stri
     if decoded.refused:
         return found
     if decoded.error is not None:
-        return [*found, _failure(data, structure, decoded.error)]
-    if strict and structure.scans <= MAX_SCANS:
-        found += _damage(data, structure)
-    return found
+        damage = [_failure(data, structure, decoded.error)]
+    else:
+        damage = _damage(data, structure) if strict and structure.scans <= MAX_SCANS else []
+    if any(one.code.severity is Severity.ERROR for one in damage):  # then "the pixels are right" is not true of stray bytes
+        found = [one for one in found if one.code is not imagecodes.STRAY_BYTES]
+    return found + damage
 
 
 def _structure(structure: JpegStructure) -> list[Finding]:

@@ -17,7 +17,7 @@ MOST_POINTS = 1500
 """Points of a chart without a finding, and as many with one."""
 _SLOW = frozenset({*(code.name for code in (*PROVEN_SLOW, OVERSIZE)), "takes-long", "hang"})
 """Codes that are about time."""
-SLOW, FLAGGED, FINE = "slow or oversize", "flagged for something else", "not flagged"
+SLOW, FLAGGED, FINE = "slow or oversize", "flagged, but not for time", "not flagged"
 """Groups of samples."""
 
 T = TypeVar("T")

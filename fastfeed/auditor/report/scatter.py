@@ -11,6 +11,8 @@ CLASSES = {FINE: "fine", FLAGGED: "flagged", SLOW: "slow"}
 """Of the style sheet."""
 _RADIUS = {FINE: 2.5, FLAGGED: 4, SLOW: 4}
 _HEIGHT = 340
+_NEAR_THE_EDGE = 0.92
+"""On a narrow page a label in the middle of a tick beyond this would run over the edge."""
 _LEAST_SECONDS = 1e-6
 
 
@@ -43,7 +45,8 @@ def _plot(points: Sequence[Point], across: Scale, up: Scale, *, by_size: bool) -
     for tick in across.ticks:
         x = _percent(across.part(tick))
         lines.append(element("line", x1=x, x2=x, y1="0", y2="100%"))
-        words.append(element("text", across.told(tick), x=x, y="100%", dy="18", text_anchor="middle"))
+        anchor = "end" if across.part(tick) > _NEAR_THE_EDGE else "middle"
+        words.append(element("text", across.told(tick), x=x, y="100%", dy="18", text_anchor=anchor))
     for tick in up.ticks:
         y = _percent(1 - up.part(tick))
         lines.append(element("line", x1="0", x2="100%", y1=y, y2=y))
@@ -56,9 +59,9 @@ def _plot(points: Sequence[Point], across: Scale, up: Scale, *, by_size: bool) -
 def _dot(point: Point, across: Scale, up: Scale, *, by_size: bool) -> Markup:
     x = across.part(point.size_bytes if by_size else point.index)
     size = f", {format_size(point.size_bytes)}" if point.size_bytes else ""
-    told = () if point.group == FINE else (element("title", f"{point.told}{size}, {format_brief_seconds(point.seconds)}"),)
+    told = element("title", f"{point.told}{size}, {format_brief_seconds(point.seconds)}")
     return element(
-        "circle", *told, class_=CLASSES[point.group], cx=_percent(x), cy=_percent(1 - up.part(_seconds(point))),
+        "circle", told, class_=CLASSES[point.group], cx=_percent(x), cy=_percent(1 - up.part(_seconds(point))),
         r=_RADIUS[point.group],
     )  # fmt: skip
 
@@ -76,7 +79,7 @@ def _legend(points: dict[str, Drawn[Point]]) -> Markup:
 def _told(points: dict[str, Drawn[Point]], what: str) -> str:
     """How to read it, and how many points were left out."""
     scales = "Both scales are logarithmic" if what == "bytes" else "The scale of seconds is logarithmic"
-    texts = [f"Seconds that a sample takes of a worker, against its {what}. {scales}; hover over a flagged point for its name."]
+    texts = [f"Seconds that a sample takes of a worker, against its {what}. {scales}; hover over a point for its name."]
     texts += [
         f"Drawn are {len(drawn.kept):,} of the {format_count(drawn.seen, 'sample')} that are {group}, chosen at random."
         for group, drawn in points.items()

@@ -5,9 +5,11 @@ from fastfeed.units import format_count, format_seconds, format_size
 
 
 def percent(part: float) -> str:
-    """Two figures: 31 %, 0.2 %, 0.0031 %; and 0 % for none."""
+    """Two figures, of a small part one: 31 %, 9.8 %, 0.2 %, 0.003 %; and 0 % for none."""
     share = 100 * part
-    return f"{share:.0f} %" if share >= 10 or not share else f"{share:.2g} %"  # noqa: PLR2004 - two figures
+    if share >= 10 or not share:  # noqa: PLR2004 - two figures
+        return f"{share:.0f} %"
+    return f"{share:.2g} %" if share >= 1 else f"{float(f'{share:.1g}'):.10f}".rstrip("0") + " %"
 
 
 def headline(result: AuditResult) -> str:

@@ -40,7 +40,8 @@ UNSENDABLE = Code(
 )  # fmt: skip
 CRASH = Code(
     "crash", Severity.ERROR, "It kills the process that loads it, each time",
-    "Leave it out with a skip list: in training it takes a worker along. The text says how, and where in the code.",
+    "Leave it out with a skip list: in training it takes a worker along. The text says how and, if that is known, where in "
+    "the code.",
 )  # fmt: skip
 CRASH_ONCE = Code(
     "crash-once", Severity.WARNING, "A process that loaded it died; a new one loaded it",

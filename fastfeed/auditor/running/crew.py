@@ -21,6 +21,7 @@ from fastfeed.auditor.running.catalogue import CODES
 from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE, HANG, TAKES_LONG
 from fastfeed.auditor.running.lastwords import CLOSED, crashed, drained, hopeless, how_ended, unable
 from fastfeed.auditor.running.limits import Limits, Spread
+from fastfeed.auditor.running.looks import Looks
 from fastfeed.auditor.running.member import Member
 from fastfeed.auditor.running.member import Task as Task  # noqa: PLC0414 - what a crew is given
 from fastfeed.auditor.running.opening import Opening
@@ -81,6 +82,8 @@ class Crew:
         """The last one that was loaded."""
         self.beats: list[Beat] = []
         """What the machine was like meanwhile."""
+        self.looks = Looks()
+        """What it took to look at samples beside loading them."""
         self.count: int | None = None
         """Samples that there are; None for a stream, and before prepare()."""
         self.ended_at: int | None = None
@@ -272,6 +275,7 @@ class Crew:
             return Answer(record)
         self._crashes, self._fine = 0, task
         self._spread.add(took)
+        self.looks.add(record, took)
         if task.how_it_died is not None:
             text = f"a process {task.how_it_died} at it, after {format_count(task.behind, 'other')}"
             record.findings.append(Finding(CRASH_ONCE, text))

@@ -40,6 +40,7 @@ class Journal:
     Args:
         report: The file that they are written to in the end; None for none.
         identity: What is audited and how: another identity is another audit.
+        target: What each line of the report names as its target, if anything.
 
     Raises:
         DestinationBusy: Another audit is writing there.
@@ -47,8 +48,10 @@ class Journal:
         DestinationError: It cannot be written.
     """
 
-    def __init__(self, report: str | None, identity: Mapping[str, object]) -> None:
+    def __init__(self, report: str | None, identity: Mapping[str, object], *, target: str | None = None) -> None:
         self.report = None if report is None else os.path.abspath(report)
+        self._same = {} if target is None else {"target": target}
+        """In each line of the report."""
         self._starts = Offsets()
         """Where the record of a sample begins."""
         self._ended: dict[int, Limits] = {}
@@ -234,7 +237,7 @@ class Journal:
             raise self._refused(error, self.report) from error
 
     def _write(self, target: BinaryIO, more: Iterable[SampleRecord]) -> None:
-        target.writelines(json.dumps(record.as_json()).encode() + b"\n" for record in chain(self, more))
+        target.writelines(json.dumps({**record.as_json(), **self._same}).encode() + b"\n" for record in chain(self, more))
 
 
 def _lock(descriptor: int, report: str) -> list[str]:

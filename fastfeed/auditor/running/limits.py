@@ -49,7 +49,7 @@ class Limits:
     """What one sample may take. Times that are not given follow from the samples before it."""
 
     kill_seconds: float | None = None
-    """After this time its process is killed; None: after ten minutes, or 1,000 times what 99 of 100 samples take."""
+    """After this time its process is killed; None: the longer of ten minutes and 1,000 times what 99 of 100 take."""
     memory_bytes: int | None = None
     """More than this, beyond what the process has at its start, cannot be allocated."""
     least_seconds: float = 10.0

@@ -8,6 +8,8 @@ _PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
 _DATA = re.compile(rb"VmData:\s*(\d+) kB")
 _PAGE_BYTES = resource.getpagesize()
 _SAME_BYTES = 1 << 20
+_LEAST_BYTES = 64 << 10
+"""Less than this tells nothing: the sample lay in what the allocator had kept of earlier ones."""
 _RESET_PEAK = b"5"
 """What /proc/self/clear_refs takes to forget the peak (Linux 4.0)."""
 
@@ -36,11 +38,11 @@ class Peak:
             self._before_bytes = int(os.pread(self._resident, 1 << 12, 0).split()[1]) * _PAGE_BYTES
 
     def taken_bytes(self) -> int | None:
-        """The peak since the reset, beyond what was there at that time; None where the kernel does not tell."""
+        """The peak since the reset, beyond what was there at that time; None where the kernel or the allocator hides it."""
         if self._reset is None:
             return None
         peak = _used_bytes() if self._told_by_usage else self._stated_bytes()
-        return None if peak is None else max(0, peak - self._before_bytes)
+        return None if peak is None or peak - self._before_bytes < _LEAST_BYTES else peak - self._before_bytes
 
     def _stated_bytes(self) -> int | None:
         found = _PEAK.search(os.pread(self._status, 1 << 14, 0))

@@ -107,7 +107,8 @@ def find_target(
         return _folder(place, progress, hidden=hidden)
     if is_tar_name(place):
         return _tars(place, find_tars(place), progress)
-    if is_named(place):
+    program = place.rpartition(":")[0]
+    if is_named(place) and (not program.endswith(".py") or os.path.exists(program)):
         return Target(name=place, what=f"the Python dataset {place}", kind=PYTHON, spec={"object": place}, digest=None)
     msg = f"{place} is nothing that can be audited" if os.path.exists(place) else f"{place} does not exist"
     hint = "Give a folder, a packed dataset, tars (laion/*.tar), a .csv, .tsv, .jsonl, .parquet or .arrow, or file.py:dataset."

@@ -32,6 +32,8 @@ _SLOW_BY_KIND = ("scan-bomb", "arithmetic-jpeg", "heavy-format", "slow-format")
 """Codes of what is slow because of how it is coded, and not because of what it shows."""
 ACTED_ON = frozenset({_OVERSIZE, *_SLOW_BY_KIND})
 """What packing can do something about, beside leaving out errors."""
+_COPIES = frozenset({"duplicate", "duplicate-across-splits"})
+_COPIES_WHY = "a skip list of those not wanted leaves copies out (--exclude)"
 _JPEG_MODES = frozenset({"L", "RGB", "CMYK"})
 _SHOWN = 3
 
@@ -99,6 +101,9 @@ class Remedies:
             codes = self.codes(what)
             if codes:
                 yield f"audit: {format_count(len(codes), 'image')} {words} ({_counted(codes)})"
+        is_idle = not self.codes(SMALLER) and all(one.code != _OVERSIZE for one in self.left.values())
+        if images.max_side is not None and is_idle:
+            yield "audit: --max-side: the report names no oversize image that is packed, so nothing is made smaller"
         for code, why, paths in self.left.values():
             are = "it is" if len(paths) == 1 else "they are"
             yield f"audit: {format_count(len(paths), 'file')} ({code}) left as {are}: {why} ({_named(paths)})"
@@ -178,7 +183,11 @@ def _flagged(folder: Folder, report: str, found: Remedies) -> dict[int, Audited]
             flagged[number] = audited
     if not known:
         msg = "the audit report has no sample of this folder"
-        hint = "Its paths are relative to the folder that was audited: audit the one that is packed."
+        hint = (
+            "Its paths are relative to the folder that was audited: audit the one that is packed."
+            if found.missing
+            else "None of its samples is known by a path, as where a Python dataset was audited: audit the folder itself."
+        )
         raise UsageError(msg, path=report, expected=f"such as {printable(listing.paths[0])}", hint=hint)
     return flagged
 
@@ -216,7 +225,8 @@ def decide(found: Remedies, case: Case, images: ImageConfig, paths: set[str]) ->
     slow = next((code for code in _SLOW_BY_KIND if code in codes), None)
     code = _OVERSIZE if _OVERSIZE in codes else slow
     if code is None:
-        _leave(found, case, case.audited.code_of(WARNING) or "", "packing has no remedy for it")
+        warned = case.audited.code_of(WARNING) or ""
+        _leave(found, case, warned, _COPIES_WHY if warned in _COPIES else "packing has no remedy")
         return
     why = _protection(case, images)
     if not why and code == _OVERSIZE:

@@ -34,7 +34,8 @@ def test_part_of_samples_and_of_time():
     assert found.excess_seconds == pytest.approx(0.199)
     assert found.steps == pytest.approx(1 / (1 - 0.998**256))
     assert found.sentence() == (
-        "0.2 % of samples take 29 % of decode time; a batch of 256 stalls every 2 steps, for 199.0 ms or more half of the times"
+        "0.2 % of samples take 29 % of decode time; with batches of 256, every second batch holds one of them, and in the "
+        "median it takes 199.0 ms more than a median sample"
     )
     assert found.as_json()["sentence"] == found.sentence()
 
@@ -46,12 +47,16 @@ def test_waiting_for_a_processor_costs_nothing():
     assert impact(ledger.table(), np.arange(1)).part_of_time == pytest.approx(0.1)
 
 
-def test_in_each_step():
-    assert "stalls in each step" in impact(table_of(100, 30), np.arange(30)).sentence()
+def test_in_each_batch():
+    assert "each batch holds one of them" in impact(table_of(300, 30), np.arange(30)).sentence()
 
 
-def test_so_rare_that_no_step_is_said():
-    assert "every 4 steps" in impact(table_of(1000), np.arange(1)).sentence()
+def test_less_than_a_batch_in_all():
+    assert impact(table_of(255, 30), np.arange(30)).sentence() == "12 % of samples take 96 % of decode time"
+
+
+def test_so_rare_that_no_batch_is_said():
+    assert "one batch in 4 holds one of them" in impact(table_of(1000), np.arange(1)).sentence()
     found = Impact(1, 1e-7, "load", 0.01, 0.01, 1.0, 39_000.0)
     assert found.sentence() == "1e-05 % of samples take 1 % of load time"
 

@@ -131,6 +131,7 @@ def test_too_few_to_say_anything(count):
 def test_one_of_five():
     scene = Scene([Sample(decode=1.0 if n == 3 else 0.01) for n in range(5)])
     verdict, records = judged(scene)
+    assert "Fewer than 10 samples have times: which of them is oversize is not judged" in verdict.notes
     assert slow(records) == {3}
     assert verdict.sentences()[0].startswith("slow: 20 % of samples take 96 % of decode time")
 

@@ -1,5 +1,6 @@
 """Far larger than the others."""
 
+import pytest
 from clocksim import Sample, Scene, photos
 
 from fastfeed.auditor.judging.ledger import Ledger
@@ -45,9 +46,30 @@ def test_ordinary_photos_hold_none():
         assert oversized(table_of(photos(seed, 1000)), set()) == {}
 
 
-def test_few_samples_and_unknown_sizes():
+@pytest.mark.parametrize("count", [10, 11, 51, 99])
+def test_among_few_samples_what_is_far_larger_and_takes_its_time(count):
+    samples = photos(0, count)
+    samples[7] = Sample(pixels=63_000_000, size_bytes=45_000_000, decode=0.6)
+    found = oversized(table_of(samples), set())
+    assert set(found) == {7}
+    assert found[7].text.startswith("42.9 MiB, ") and "; 63,000,000 pixels, " in found[7].text
+    assert " times what nine of ten of the samples stay below (" in found[7].text
+    assert oversized(table_of(samples), {7}) == {}
+
+
+def test_among_few_samples_a_large_one_that_takes_no_time_is_none():
     samples = photos(0, 99)
     samples[7].size_bytes = 50_000_000
+    assert oversized(table_of(samples), set()) == {}
+    samples[7] = Sample(pixels=1_500_000, size_bytes=300_000, decode=0.1)
+    assert oversized(table_of(samples), set()) == {}
+    for seed in range(5):
+        assert oversized(table_of(photos(seed, 50)), set()) == {}
+
+
+def test_too_few_samples_and_unknown_sizes():
+    samples = photos(0, 9)
+    samples[7] = Sample(pixels=63_000_000, size_bytes=45_000_000, decode=0.6)
     assert oversized(table_of(samples), set()) == {}
     assert oversized(table_of(photos(0, 400), opaque=True), set()) == {}
     assert oversized(Ledger().table(), set()) == {}

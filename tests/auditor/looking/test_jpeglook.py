@@ -99,7 +99,8 @@ def test_stray_bytes_do_not_hide_damage():
     data = jpeg((160, 320))
     strayed = data[:20] + b"12345" + data[20:]
     assert "5 at byte 20" in only(strayed, imagecodes.STRAY_BYTES)
-    assert list(of(cut(strayed, 0.6) + EOI)) == [imagecodes.STRAY_BYTES, imagecodes.TRUNCATED]
+    for damaged in (cut(strayed, 0.6) + EOI, cut(strayed, 0.6)):
+        assert list(of(damaged)) == [imagecodes.TRUNCATED], "to rewrite it without them would mend nothing"
 
 
 def test_a_profile_in_pieces_that_do_not_fit():

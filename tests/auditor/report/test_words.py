@@ -8,7 +8,17 @@ from fastfeed.auditor.running.codes import CRASH, CRASH_ONCE
 
 
 @pytest.mark.parametrize(
-    ("part", "told"), [(0.31, "31 %"), (0.002, "0.2 %"), (0.000031, "0.0031 %"), (0, "0 %"), (1, "100 %"), (0.0985, "9.8 %")]
+    ("part", "told"),
+    [
+        (0.31, "31 %"),
+        (0.002, "0.2 %"),
+        (0.000031, "0.003 %"),
+        (0.000097, "0.01 %"),
+        (1e-7, "0.00001 %"),
+        (0, "0 %"),
+        (1, "100 %"),
+        (0.0985, "9.8 %"),
+    ],
 )
 def test_percent(part, told):
     assert percent(part) == told

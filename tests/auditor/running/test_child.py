@@ -57,7 +57,7 @@ def test_it_tells_how_many_there_are_and_loads_what_it_is_told(tmp_path):
         assert (ready["event"], ready["count"], ready["beat"]["cpu_seconds"] > 0) == ("ready", 40, True)
         answer = child.load(7)
         assert (answer["event"], answer["index"], answer["record"]["findings"]) == ("loaded", 7, [])
-        assert answer["record"]["times"]["load"]["wall_seconds"] >= 0 and answer["record"]["peak_bytes"] >= 0
+        assert answer["record"]["times"]["load"]["wall_seconds"] >= 0 and answer["record"].get("peak_bytes", 1) > 0
         assert "times" in child.load(7, How(load=False))["record"]
 
 

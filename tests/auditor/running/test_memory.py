@@ -17,16 +17,18 @@ def test_the_peak_is_that_of_a_sample():
         "del data\n"
         "print(peak.taken_bytes() >> 20)\n"
         "peak.reset()\n"
-        "print(peak.taken_bytes() >> 20)\n"
+        "print(peak.taken_bytes())\n"
         "peak.close()\n"
     )
-    first, second = map(int, said(code))
-    assert 60 < first < 80
-    assert second < 4
+    first, second = said(code)
+    assert 60 < int(first) < 80
+    assert second == "None", "a sample that takes no new memory has no peak of 0 bytes: it is unknown"
 
 
 def test_the_peak_of_the_program_before_exec_is_not_that_of_a_sample():
-    peak = "from fastfeed.auditor.running.memory import Peak; peak = Peak(); peak.reset(); print(peak.taken_bytes() >> 20)"
+    peak = (
+        "from fastfeed.auditor.running.memory import Peak; peak = Peak(); peak.reset(); print((peak.taken_bytes() or 0) >> 20)"
+    )
     code = f"import os, sys\ndata = bytearray(200 << 20)\nos.execv(sys.executable, [sys.executable, '-c', {peak!r}])"
     (taken,) = map(int, said(code))
     assert taken < 4

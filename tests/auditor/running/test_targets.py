@@ -176,8 +176,12 @@ def test_tables_and_json_lines_that_are_the_samples(tmp_path):
     assert find_target(tmp_path / "c.parquet").kind == "list"
 
 
-def test_python():
-    assert find_target("file.py:make").spec == {"object": "file.py:make"}
+def test_python(tmp_path):
+    (tmp_path / "file.py").touch()
+    assert find_target(f"{tmp_path}/file.py:make").spec == {"object": f"{tmp_path}/file.py:make"}
+    assert find_target("package.module:name").spec == {"object": "package.module:name"}
+    with pytest.raises(NotADataset, match=r"flie.py:make does not exist"):
+        find_target(f"{tmp_path}/flie.py:make")
     assert find_target(iter("abc")).spec == {"live": True}
 
 

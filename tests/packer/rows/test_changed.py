@@ -40,7 +40,7 @@ def test_errors_are_left_out_and_the_rest_is_done_by_kind(tmp_path):
         "audit: 1 sample with an error left out (truncated 1)",
         "audit: 1 image made smaller, the longer side at most 32 (oversize 1)",
         "audit: 1 image re-encoded as baseline JPEG (scan-bomb 1)",
-        "audit: 1 file (slow) left as it is: packing has no remedy for it (dog/001.jpg)",
+        "audit: 1 file (slow) left as it is: packing has no remedy (dog/001.jpg)",
     ]
     fastfeed.pack(source, tmp_path / "p", from_audit=report, max_side=32)
     assert fastfeed.verify(tmp_path / "p").ok

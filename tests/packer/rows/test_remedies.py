@@ -62,8 +62,9 @@ def test_nothing_to_do_is_said(tmp_path):
         (["oversize", "many-frames"], {}, None, "it has several frames"),
         (["oversize"], {}, ImageConfig(max_side=9, only_field=("mask.jpg",)), "--only-field names other fields"),
         (["scan-bomb"], {"mode": "YCbCr"}, None, "JPEG has no mode YCbCr"),
-        (["exif-orientation"], {}, None, "packing has no remedy for it"),
-        (["slow"], {}, None, "packing has no remedy for it"),
+        (["exif-orientation"], {}, None, "packing has no remedy"),
+        (["slow"], {}, None, "packing has no remedy"),
+        (["duplicate"], {}, None, "a skip list of those not wanted leaves copies out (--exclude)"),
     ],
 )
 def test_what_may_not_change_is_left_alone_with_the_reason(tmp_path, codes, facts, images, why):
@@ -71,8 +72,16 @@ def test_what_may_not_change_is_left_alone_with_the_reason(tmp_path, codes, fact
     found = remedies(tmp_path, {"a.jpg": JPEG, "b.jpg": JPEG}, {"a.jpg": codes}, images, **named)
     assert left_alone(found)["a.jpg"].startswith(why)
     assert not found.changes and not found.excluded
-    (told,) = found.why(images or ImageConfig(max_side=16))
+    told = list(found.why(images or ImageConfig(max_side=16)))[-1]
     assert told.startswith(f"audit: 1 file ({codes[0]}) left as it is: {why}") and told.endswith("(a.jpg)")
+
+
+@pytest.mark.parametrize("codes", [[], ["progressive"], ["slow"], ["scan-bomb"], ["truncated"]])
+def test_a_side_is_said_to_make_nothing_smaller_where_nothing_is_oversize(tmp_path, codes):
+    found = remedies(tmp_path, {"a.jpg": JPEG, "b.jpg": JPEG}, {"a.jpg": codes})
+    said = "audit: --max-side: the report names no oversize image that is packed, so nothing is made smaller"
+    assert said in found.why(ImageConfig(max_side=16))
+    assert said not in found.why(ImageConfig())
 
 
 def test_only_field_lets_labels_change(tmp_path):
@@ -145,6 +154,14 @@ def test_what_has_changed_or_gone_since_is_named_and_not_touched(tmp_path):
 def test_what_packing_leaves_out_is_no_matter(tmp_path):
     found = remedies(tmp_path, {"a.jpg": JPEG, "._a.jpg": b"notes"}, {"._a.jpg": ["truncated"]})
     assert not (found.excluded or found.missing or found.left)
+
+
+def test_a_report_without_paths_is_refused_and_told_from_one_of_another_folder(tmp_path):
+    report = tmp_path / "r.jsonl"
+    report.write_text('{"index": 0, "findings": [], "times": {}, "status": "ok"}\n')
+    here = tree(tmp_path / "s", {"a.jpg": JPEG})
+    with pytest.raises(UsageError, match=r"None of its samples is known by a path, as where a Python dataset was audited"):
+        find_remedies(Folder.read(str(here), scan(str(here)), PackConfig()), str(report), ImageConfig())
 
 
 def test_a_report_of_something_else_is_refused(tmp_path):
