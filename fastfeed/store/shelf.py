@@ -195,6 +195,9 @@ class Shelf:
                 if error.errno in _FULL:
                     return None
                 raise
+            if self.folder.used_bytes() > room.budget_bytes:  # a file system may give more at once (2 MiB, of huge pages)
+                os.ftruncate(self._data, at)
+                return None
             return at
 
     def _fits(self, size: int, room: Room) -> bool:

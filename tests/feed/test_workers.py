@@ -55,10 +55,10 @@ class CountingStream(torch.utils.data.IterableDataset[int]):
 
 @pytest.mark.parametrize("dataset", [Counting(), CountingStream()], ids=["map", "stream"])
 def test_a_worker_does_not_copy_the_memory_it_was_forked_with_by_collecting_garbage(dataset):
-    known = len(gc.get_objects())
+    known, before = len(gc.get_objects()), gc.get_freeze_count()  # of some versions Python has frozen a few itself
     for frozen in DataLoader(dataset, batch_size=1, num_workers=1, multiprocessing_context="fork"):
         assert int(frozen[0]) > known // 2
-    assert gc.get_freeze_count() == 0, "in this process nothing has changed"
+    assert gc.get_freeze_count() == before, "in this process nothing has changed"
 
 
 def test_where_descriptors_run_out_none_is_kept():
