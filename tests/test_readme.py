@@ -13,6 +13,7 @@ from helpers import ROOT, make_photos, packed
 
 import fastfeed
 from fastfeed import errors
+from fastfeed.cli.audit import FOUND
 from fastfeed.cli.main import CLOSED_PIPE, INTERRUPTED, TERMINATED, cli
 
 README = (ROOT / "README.md").read_text()
@@ -56,7 +57,7 @@ def test_exit_codes_are_those_of_the_errors_and_of_the_help():
     codes = {
         kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.FastfeedError)
     }
-    assert table == codes | {0, INTERRUPTED, CLOSED_PIPE, TERMINATED}
+    assert table == codes | {0, FOUND, INTERRUPTED, CLOSED_PIPE, TERMINATED}
     help_text = cli.epilog or ""
     assert all(re.search(rf"\b{code}\b", help_text) for code in table)
 
