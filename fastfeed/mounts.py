@@ -7,8 +7,7 @@ where blanks, tabs, line feeds and backslashes inside a field are written as thr
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Family = Literal["local", "network", "fuse", "host", "overlay", "memory", "unknown"]
 
@@ -42,8 +41,7 @@ _KERNEL = {"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "security
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(NamedTuple):
     """One line of mountinfo."""
 
     number: int
@@ -60,8 +58,7 @@ class Mount:
     """As os.stat() gives it for what is on it; -1 where it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileSystem:
+class FileSystem(NamedTuple):
     """What holds a path."""
 
     type: str
