@@ -194,7 +194,7 @@ def test_network_file_systems():
     ]
     said = [line for line in plan(facts={"file_system": NFS, "block_order": True}).why if line.startswith(text)]
     assert said == [text + "cache_dir= on a disk of this machine keeps what was read"]
-    local = replace(NFS, type="ext4", family="local")
+    local = NFS._replace(type="ext4", family="local")
     assert not any(line.startswith("/data") for line in plan(facts={"file_system": local}).why)
 
 
