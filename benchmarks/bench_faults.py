@@ -207,7 +207,7 @@ def rows_of_times(folder: Path, path: Path) -> list[Row]:
     one = lines[0]["times"]["load"]
     clocks.proves("four clocks", right=all(one[f"{name}_seconds"] is not None for name in ("wall", "cpu", "delay", "blocked")))
     cost = Row("cost statement (share of the time, stalls of a batch)", how=summary["costs"][0] if summary["costs"] else "")
-    cost.proves("a sentence", right="of samples take" in cost.how and "a batch of 256 stalls" in cost.how)
+    cost.proves("a sentence", right="of samples take" in cost.how and "with batches of 256" in cost.how)
     return [slow, clocks, cost]
 
 
