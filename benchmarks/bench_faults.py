@@ -7,6 +7,8 @@
 Each row plants what its name says, runs ``fastfeed audit``, and counts which of the faults were named, by file and code, and
 whether anything sound was flagged. jpeginfo (where it is on the PATH) and Pillow's verify() see the same files. The exit code
 is 1 where a fault was missed or something sound was flagged.
+
+Long, and whole: a function a row of the table, and nothing but the table needs them.
 """
 
 import argparse

@@ -1,3 +1,8 @@
+"""Whole audits, from the call to what is written: each test runs one, of a folder, a packed set, tars or a program.
+
+Long, and whole: all stand on the same few folders and programs with faults, made by the helpers below.
+"""
+
 import base64
 import inspect
 import json

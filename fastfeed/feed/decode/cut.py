@@ -143,4 +143,5 @@ def _markers(count: int) -> NDArray[np.uint8]:
     """The second bytes of the markers behind so many intervals: RST0 to RST7 in turn, at last EOI."""
     found = (_RST0 + (np.arange(count) & _LAST_NUMBER)).astype(np.uint8)
     found[-1] = _EOI
+    found.flags.writeable = False  # all who ask get the same one
     return found
