@@ -24,8 +24,8 @@ LEAST_BYTES = 16 << 20
 """A cache that must be smaller than this and than the data is none."""
 SHARED_RESERVE_BYTES = 256 << 20
 """Of a place that is memory at least so much, and a quarter of it, is left to batches of loaders and to others."""
-DISK_RESERVE_BYTES = 1 << 30
-"""Of a disk at least so much, and a tenth of it, is left to others."""
+DISK_RESERVE_BYTES, MOST_DISK_RESERVE_BYTES = 1 << 30, 10 << 30
+"""Of a disk so much is left to others: a tenth of it within these bounds. Where a size was named: the least."""
 _DISKS = {"local", "overlay"}
 
 
@@ -51,12 +51,13 @@ class Spot:
         """Whether what lies there is memory."""
         return self.system.family == "memory"
 
-    @property
-    def reserve_bytes(self) -> int:
+    def reserve_bytes(self, asked: Cache) -> int:
         """What is left free there."""
         if self.is_memory:
             return max(SHARED_RESERVE_BYTES, self.size_bytes // 4)
-        return max(DISK_RESERVE_BYTES, self.size_bytes // 10)
+        if asked.budget_bytes is not None:
+            return DISK_RESERVE_BYTES
+        return max(DISK_RESERVE_BYTES, min(self.size_bytes // 10, MOST_DISK_RESERVE_BYTES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +225,8 @@ def _unfit(spot: Spot, *, named: bool) -> str | None:
 
 def _room(asked: Cache, spot: Spot, facts: CacheFacts) -> tuple[Room | None, str]:
     """How much may be put at a place, None where that is too little; and what bounds it."""
-    grant, why = spot.free_bytes - spot.reserve_bytes, _space(spot)
+    reserve = spot.reserve_bytes(asked)
+    grant, why = spot.free_bytes - reserve, _space(spot, reserve)
     left = 0
     if spot.is_memory and facts.memory.limit_bytes:
         half, left = facts.memory.free_bytes // 2, facts.memory.free_bytes // 4
@@ -236,13 +238,12 @@ def _room(asked: Cache, spot: Spot, facts: CacheFacts) -> tuple[Room | None, str
         budget, why = asked.budget_bytes, "as asked for"
     if not spot.is_there and grant < min(LEAST_BYTES, facts.data_bytes):
         return None, f"{why}: too little room for a cache"
-    reserve = max(0, spot.reserve_bytes)
     return Room(budget, reserve_bytes=reserve, memory_bytes=left, is_memory=spot.is_memory), why
 
 
-def _space(spot: Spot) -> str:
+def _space(spot: Spot, reserve_bytes: int) -> str:
     text = f"{format_size(spot.free_bytes)} free of {format_size(spot.size_bytes)} in {spot.folder}, "
-    text += f"{format_size(spot.reserve_bytes)} of it for "
+    text += f"{format_size(reserve_bytes)} of it for "
     if not spot.is_memory:
         return f"{text}others"
     hint = " (docker run --shm-size makes it larger)" if spot.size_bytes < 2 * SHARED_RESERVE_BYTES else ""

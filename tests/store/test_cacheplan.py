@@ -100,7 +100,7 @@ def test_disks_that_are_none_do_not_serve():
         (with_(NVME, holds_data=True), "/scratch/7 is on the disk that holds the data"),
         (with_(NVME, system=NFS), "/scratch/7 is no place for a cache: /data is NFS, a network file system"),
         (with_(NVME, problem="/scratch/7 may not be written to"), "/scratch/7 may not be written to"),
-        (with_(NVME, free_bytes=90 * GIB), "too little room"),
+        (with_(NVME, free_bytes=9 * GIB), "9.0 GiB free of 1000.0 GiB in /scratch/7, 10.0 GiB of it for others: too"),
     ):
         plan = planned(spots=[spot])
         assert plan.folder is None and words in str(plan)
@@ -111,6 +111,14 @@ def test_a_place_that_was_named_is_used_if_it_can_be():
     named = planned("8GiB", folder="/scratch/7", spots=[with_(NVME, holds_data=True)])
     assert named.folder == "/scratch/7"
     assert planned("8GiB", folder="/data", spots=[with_(NVME, system=NFS)]).folder is None
+
+
+def test_of_a_disk_a_tenth_within_bounds_is_left_and_the_least_where_a_size_was_named():
+    for size, reserve in ((5 * GIB, GIB), (50 * GIB, 5 * GIB), (252 * GIB, 10 * GIB)):
+        assert planned(spots=[with_(NVME, size_bytes=size, free_bytes=reserve + 8 * MIB)]).folder is None
+        assert planned(spots=[with_(NVME, size_bytes=size, free_bytes=reserve + 20 * MIB)]).folder == "/scratch/7"
+        named = planned("8MiB", spots=[with_(NVME, size_bytes=size, free_bytes=GIB + 20 * MIB)])
+        assert (named.room.budget_bytes, named.room.reserve_bytes) == (8 * MIB, GIB)
 
 
 def test_what_is_there_already_counts_and_is_joined_however_full_it_is():
