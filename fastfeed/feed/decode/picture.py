@@ -277,10 +277,11 @@ def _put_last(pixels: Pixels, out: NDArray[Any], levels: NDArray[Any] | None) ->
 def _resized_by_torch(pixels: Pixels, height: int, width: int) -> Pixels:
     """As torch's antialiased bilinear kernel for bytes does it.
 
-    It takes half the time where it can see by the strides that the pixels are a batch of one with channels last.
+    It takes half the time where it can see by the strides that the pixels are a batch of one with channels last. The axes are
+    numpy's to change: where other work fills the caches in between, torch takes 0.02 ms longer, a hundredth of an image.
     """
     tall, wide, _ = pixels.shape
-    whole = torch.from_numpy(np.ascontiguousarray(pixels)).as_strided((1, 3, tall, wide), (3 * tall * wide, 1, 3 * wide, 3))
+    whole = torch.from_numpy(np.ascontiguousarray(pixels).reshape(1, tall, wide, 3).transpose(0, 3, 1, 2))
     found = torch.nn.functional.interpolate(whole, size=(height, width), mode="bilinear", antialias=True)
-    made: Pixels = found.permute(0, 2, 3, 1)[0].numpy()
+    made: Pixels = found.numpy()[0].transpose(1, 2, 0)
     return made
