@@ -26,6 +26,10 @@ class CacheStats:
     """That reading these took."""
     damaged: int
     """Blocks that were not what they should be, and were read again from the data."""
+    rechecks: int
+    """Samples of fastfeed.cached that were made again to compare them with what is kept."""
+    purges: int
+    """How often one of them differed, and the cache was emptied."""
     saved_seconds: float | None
     """What hits would have taken at the pace at which fetched bytes came, less what they took. None where nothing was fetched
     (a cache that was full from the beginning), so that the pace is not known."""
@@ -42,7 +46,9 @@ class CacheStats:
         text += f", {format_size(self.fetched_bytes)} from the data in {format_seconds(self.fetch_seconds)}"
         if self.saved_seconds is not None:
             text += f", about {format_seconds(self.saved_seconds)} saved (summed over workers)"
-        return text + (f", {format_count(self.damaged, 'damaged block')} read again" if self.damaged else "")
+        text += f", {format_count(self.damaged, 'damaged block')} read again" if self.damaged else ""
+        text += f", {format_count(self.rechecks, 'sample')} made again to compare" if self.rechecks else ""
+        return text + (f", emptied {format_count(self.purges, 'time')}: samples have changed" if self.purges else "")
 
 
 def cache_stats(counters: Mapping[str, int]) -> tuple[CacheStats | None, dict[str, int]]:
@@ -50,9 +56,12 @@ def cache_stats(counters: Mapping[str, int]) -> tuple[CacheStats | None, dict[st
     others = {name: count for name, count in counters.items() if name not in cached.COUNTERS}
     if len(others) == len(counters):
         return None, others
-    hits, hit_bytes, hit_ns, misses, miss_bytes, fetched, fetch_ns, damaged = (counters.get(n, 0) for n in cached.COUNTERS)
+    hits, hit_bytes, hit_ns, misses, miss_bytes, fetched, fetch_ns, damaged, rechecks, purges = (
+        counters.get(name, 0) for name in cached.COUNTERS
+    )
     saved = hit_bytes / fetched * fetch_ns - hit_ns if fetched else None
     return CacheStats(
         hits=hits, hit_bytes=hit_bytes, hit_seconds=hit_ns * _NS, misses=misses, miss_bytes=miss_bytes, fetched_bytes=fetched,
-        fetch_seconds=fetch_ns * _NS, damaged=damaged, saved_seconds=None if saved is None else max(0.0, saved * _NS),
+        fetch_seconds=fetch_ns * _NS, damaged=damaged, rechecks=rechecks, purges=purges,
+        saved_seconds=None if saved is None else max(0.0, saved * _NS),
     ), others  # fmt: skip

@@ -21,12 +21,12 @@ from fastfeed.store import cached as counters
 from fastfeed.store.cachefolder import CacheUnusable
 from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, plan_cache
 from fastfeed.store.shelf import Shelf
-from fastfeed.trace import count
+from fastfeed.trace import count, epoch_read
 from fastfeed.units import format_size
 
 LOG = logging.getLogger("fastfeed.cache")
-RECHECK_EVERY = 199
-"""One of so many samples that were kept is made again and compared, in each process, beginning with the first."""
+RECHECK_EVERY, LEAST_RECHECKS = 199, 8
+"""Each epoch one of so many samples is made again and compared with what is kept; of few samples at least so many."""
 
 
 class CachedDataset(Tells, Dataset[Any]):
@@ -129,14 +129,27 @@ class CachedDataset(Tells, Dataset[Any]):
                 self._full_until = time.perf_counter() + counters.FULL_SECONDS
         return decoded(data)  # as the next time, and as everybody else: the same type, without what was attached to it
 
+    def _is_due(self, number: int) -> bool:
+        """Whether a sample is one of those that are compared in this epoch: the same in every process, others in the next.
+
+        Whoever reads by itself, or through another loader, names no epoch: then it is as often as all samples were hits, from
+        a number on that differs between processes, since such a loader may start its workers anew each epoch.
+        """
+        epoch = epoch_read()
+        if epoch is None:
+            epoch = os.getpid() + self._hits // len(self)
+        return (number - epoch) % max(1, min(RECHECK_EVERY, len(self) // LEAST_RECHECKS)) == 0
+
     def _rechecked(self, shelf: Shelf, number: int, data: bytearray) -> Any:  # noqa: ANN401
-        """A kept sample; now and then it is made again, and if it has changed, nothing that is kept is believed any more."""
-        self._hits += 1
-        if self._hits % RECHECK_EVERY != 1:
+        """A kept sample; if it is due it is made again, and if it has changed, nothing that is kept is believed any more."""
+        due, self._hits = self._is_due(number), self._hits + 1
+        if not due:
             return decoded(data)
+        count(counters.RECHECKS)
         sample = self._parts.prefix[number]
         if _is_still(sample, data):
             return decoded(data)
+        count(counters.PURGES)
         with _of_the_cache():
             shelf.purge()
         self._give_up(f"sample {number} is not what was kept of it: data or code have changed, and the cache was emptied")
@@ -174,8 +187,8 @@ def cached(
     """Keep samples of any map-style dataset between epochs and processes, as far as their making is the same each time.
 
     What is to be kept is proven first, on 64 samples: it draws no random numbers of torch, numpy or Python, is the same when
-    it is made twice, and gives with the rest what the dataset gives. While it is used some kept samples are made again and
-    compared; if one has changed, the cache is emptied, and a warning says so.
+    it is made twice, and gives with the rest what the dataset gives. Each epoch some kept samples, others than before, are
+    made again and compared; if one has changed, the cache is emptied, and a warning says so.
 
     Args:
         dataset: Any.

@@ -30,8 +30,10 @@ HITS, HIT_BYTES, HIT_NS = "cache hits", "cache hit bytes", "cache hit ns"
 MISSES, MISS_BYTES = "cache misses", "cache miss bytes"
 FETCHED_BYTES, FETCH_NS = "cache fetched bytes", "cache fetch ns"
 DAMAGED = "cache damaged"
-COUNTERS = HITS, HIT_BYTES, HIT_NS, MISSES, MISS_BYTES, FETCHED_BYTES, FETCH_NS, DAMAGED
-"""Counted by fastfeed.trace.count: reads, their bytes and time; what came from the store behind; blocks that were damaged."""
+RECHECKS, PURGES = "cache rechecks", "cache purges"
+COUNTERS = HITS, HIT_BYTES, HIT_NS, MISSES, MISS_BYTES, FETCHED_BYTES, FETCH_NS, DAMAGED, RECHECKS, PURGES
+"""Counted by fastfeed.trace.count: reads, their bytes and time; what came from the store behind; blocks that were damaged;
+samples that were made again to compare them (feed/keeping.py), and how often one differed."""
 
 
 class _Part(NamedTuple):

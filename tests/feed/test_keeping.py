@@ -1,5 +1,6 @@
 """fastfeed.cached: any dataset's samples with and without it, shared by processes, believed only as long as they are true."""
 
+import logging
 import os
 import pickle
 import shutil
@@ -12,12 +13,14 @@ import torch
 from caching import caches_in, folder_of, other_process
 from helpers import make_photos, pack_photos
 from loading import printed
+from torch.utils.data import DataLoader as TorchDataLoader
 
 import fastfeed
 from fastfeed import DataLoader
 from fastfeed.errors import UsageError
 from fastfeed.feed import keeping
 from fastfeed.feed.prefix import TRIALS
+from fastfeed.trace import reading_epoch
 
 
 class Heavy(torch.utils.data.Dataset[Any]):
@@ -36,6 +39,10 @@ class Heavy(torch.utils.data.Dataset[Any]):
         return sample if self.transform is None else self.transform(sample)
 
 
+def values(samples: list[dict[str, Any]]) -> list[int]:
+    return [int(sample["values"][1]) for sample in samples]
+
+
 def noisy(sample: dict[str, Any]) -> dict[str, Any]:
     return {**sample, "values": sample["values"] + torch.rand(20)}
 
@@ -52,7 +59,7 @@ def made(log: Path) -> int:
 
 
 def test_each_sample_is_made_once_and_random_steps_each_time(tmp_path: Path, place: Path, monkeypatch):
-    monkeypatch.setattr(keeping, "RECHECK_EVERY", 10**9)
+    monkeypatch.setattr(keeping, "LEAST_RECHECKS", 1)
     heavy = Heavy(tmp_path / "log", noisy)
     dataset = fastfeed.cached(heavy, cache="8MiB", cache_dir=place)
     assert str(dataset.cache).startswith(f"cache in {place}") and len(caches_in(place)) == 1
@@ -84,20 +91,72 @@ def test_other_attributes_functions_and_versions_have_other_caches(tmp_path: Pat
     assert names[0] == names[1] and len(set(names)) == 4 == len(caches_in(place))
 
 
-def test_what_has_changed_is_found_and_nothing_kept_is_believed_any_more(tmp_path: Path, place: Path, caplog, monkeypatch):
-    monkeypatch.setattr(keeping, "RECHECK_EVERY", 5)
+def test_what_has_changed_is_found_and_nothing_kept_is_believed_any_more(tmp_path: Path, place: Path, caplog):
     heavy = Heavy(tmp_path / "log")
     dataset = fastfeed.cached(heavy, "sample", cache="8MiB", cache_dir=place)
     for index in range(80):
         dataset[index]
-    assert dataset[3]["values"][1] == 6
     heavy.factor = 10  # behind its back
-    found = [int(dataset[index]["values"][1]) for index in range(1, 80)]
-    assert found[4:] == [index * 10 for index in range(5, 80)]
+    with reading_epoch(3):
+        found = [int(dataset[index]["values"][1]) for index in range(80)]
+    assert found == [index * 2 for index in range(3)] + [index * 10 for index in range(3, 80)]
     assert "is not what was kept of it" in caplog.text and "the cache was emptied" in caplog.text
     assert not caches_in(place)  # this was its only user
     other = fastfeed.cached(Heavy(tmp_path / "log"), "sample", cache="8MiB", cache_dir=place)
     assert [int(other[index]["values"][1]) for index in range(80)] == [index * 2 for index in range(80)]
+
+
+def read_anew(log: Path, before: int) -> list[int]:
+    """Which samples were made since so many were."""
+    return sorted(map(int, log.read_text().split()[before:]))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_each_epoch_others_are_compared_whatever_the_number_of_workers(tmp_path: Path, place: Path, workers):
+    log = tmp_path / "log"
+    kept = fastfeed.cached(Heavy(log), "sample", cache="8MiB", cache_dir=place)
+    loader = DataLoader(kept, 4, shuffle=True, seed=1, num_workers=workers, multiprocessing_context="fork" if workers else None)
+    list(loader)
+    for epoch in (1, 2, 11):
+        loader.set_epoch(epoch)
+        before = made(log)
+        list(loader)
+        assert read_anew(log, before) == list(range(epoch % 10, 80, 10))
+        stats = loader.stats("epoch").cache
+        assert stats is not None and (stats.rechecks, stats.purges, stats.hits) == (8, 0, 80)
+
+
+def test_without_a_loader_of_ours_some_are_compared_as_well(tmp_path: Path, place: Path):
+    log = tmp_path / "log"
+    kept = fastfeed.cached(Heavy(log), "sample", cache="8MiB", cache_dir=place)
+    list(TorchDataLoader(kept, 4, collate_fn=len))
+    found = []
+    for _ in range(2):
+        before = made(log)
+        list(TorchDataLoader(kept, 4, collate_fn=len))
+        found.append(read_anew(log, before))
+    assert [len(again) for again in found] == [8, 8] and not set(found[0]) & set(found[1])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sample_that_differs_empties_the_cache_and_it_is_said(tmp_path: Path, place: Path, workers):
+    heavy, said = Heavy(tmp_path / "log"), logging.FileHandler(tmp_path / "said")  # of all processes
+    kept = fastfeed.cached(heavy, "sample", cache="8MiB", cache_dir=place)
+    context = "fork" if workers else None
+    loader = DataLoader(kept, 4, num_workers=workers, multiprocessing_context=context, collate_fn=values)
+    list(loader)
+    heavy.factor = 10
+    keeping.LOG.addHandler(said)
+    try:
+        list(loader)
+        stats = loader.stats("epoch").cache
+        assert stats is not None and 1 <= stats.purges <= max(1, workers)
+        assert "emptied" in str(loader.stats())
+        assert (tmp_path / "said").read_text().count("and the cache was emptied; samples are made without it") == stats.purges
+        assert [value for batch in loader for value in batch] == [index * 10 for index in range(80)]
+    finally:
+        keeping.LOG.removeHandler(said)
+        said.close()
 
 
 def test_damage_is_found_before_it_is_used(tmp_path: Path, place: Path):
@@ -178,7 +237,7 @@ def test_pickles_join_the_same_cache(tmp_path: Path, place: Path):
         dataset[index]
     other, before = pickle.loads(pickle.dumps(dataset)), made(tmp_path / "log")
     assert [other[index]["number"] for index in range(80)] == list(range(80))
-    assert made(tmp_path / "log") <= before + 1 and len(caches_in(place)) == 1
+    assert made(tmp_path / "log") == before + 8 and len(caches_in(place)) == 1
 
 
 SHARED = """
@@ -245,7 +304,7 @@ def test_two_programs_make_each_sample_once(tmp_path: Path, place: Path, monkeyp
             process.stdin.write("go\n")
             process.stdin.flush()
         assert [process.stdout.readline() for process in (one, two) if process.stdout] == ["done\n"] * 2
-        assert 80 <= made(log) - before <= 80 + 2
+        assert 80 <= made(log) - before <= 80 + 8 + 8  # compared
         one.kill()
         one.wait()
         two.communicate()
