@@ -14,7 +14,8 @@ from fastfeed.config import Cache, cache_config
 from fastfeed.errors import UsageError
 from fastfeed.feed.caching import CacheWish, lease_of
 from fastfeed.feed.decode.whole import Tells
-from fastfeed.feed.fingerprint import Fingerprint, file_facts, versions
+from fastfeed.feed.fingerprint import Fingerprint
+from fastfeed.feed.origins import file_facts, versions
 from fastfeed.feed.prefix import parts_of, prove
 from fastfeed.feed.samplecode import Unkeepable, decoded, encoded
 from fastfeed.store import cached as counters

@@ -27,13 +27,14 @@ class Heavy(torch.utils.data.Dataset[Any]):
     """Samples that are heavy to make, each of which is written down."""
 
     def __init__(self, log: Path, transform: Any = None, factor: int = 2) -> None:
-        self.log, self.transform, self.factor = str(log), transform, factor
+        # In two parts: a file that is named and that changes all the while would make it another dataset each time.
+        self.log, self.transform, self.factor = os.path.split(log), transform, factor
 
     def __len__(self) -> int:
         return 80
 
     def __getitem__(self, index: int) -> Any:
-        with open(self.log, "a", encoding="ascii") as file:
+        with open(os.path.join(*self.log), "a", encoding="ascii") as file:
             file.write(f"{index}\n")
         sample = {"number": index, "values": torch.arange(20) * index * self.factor}
         return sample if self.transform is None else self.transform(sample)
