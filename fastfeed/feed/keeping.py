@@ -1,11 +1,13 @@
 """fastfeed.cached: samples of any map-style dataset are kept after the part of their making that is the same each time."""
 
+import copy
 import logging
 import operator
 import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -15,12 +17,12 @@ from fastfeed.errors import UsageError
 from fastfeed.feed.caching import CacheWish, lease_of
 from fastfeed.feed.decode.whole import Tells
 from fastfeed.feed.fingerprint import Fingerprint
-from fastfeed.feed.origins import file_facts, versions
-from fastfeed.feed.prefix import parts_of, prove
+from fastfeed.feed.origins import file_facts, named_facts, versions
+from fastfeed.feed.prefix import made, parts_of, prove
 from fastfeed.feed.samplecode import Unkeepable, decoded, encoded
 from fastfeed.store import cached as counters
 from fastfeed.store.cachefolder import CacheUnusable
-from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, plan_cache
+from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, no_cache, plan_cache
 from fastfeed.store.shelf import Shelf
 from fastfeed.trace import count, epoch_read
 from fastfeed.units import format_size
@@ -43,6 +45,7 @@ class CachedDataset(Tells, Dataset[Any]):
         self.dataset, self.upto, self.cache = dataset, upto, plan
         self._parts = parts_of(dataset, upto)
         self._hits = 0
+        self._has_warned = False
         self._full_until = 0.0
         self._shelf: Shelf | None = None
         if plan.folder is not None:
@@ -113,9 +116,11 @@ class CachedDataset(Tells, Dataset[Any]):
 
     def _made(self, shelf: Shelf, number: int, *, keeps: bool) -> Any:  # noqa: ANN401
         began = time.perf_counter_ns()
-        sample = self._parts.prefix[number]
+        sample, drawn = made(self._parts.prefix, number)
         spent = time.perf_counter_ns() - began
-        if not keeps:
+        if drawn:
+            self._warn(f"sample {number} is not kept: it draws random numbers ({drawn}), so it is another one each time")
+        if drawn or not keeps:
             return sample
         try:
             data = encoded(sample)
@@ -147,14 +152,20 @@ class CachedDataset(Tells, Dataset[Any]):
         if not due:
             return decoded(data)
         count(counters.RECHECKS)
-        sample = self._parts.prefix[number]
-        if _is_still(sample, data):
+        sample, drawn = made(self._parts.prefix, number)
+        if not drawn and _is_still(sample, data):
             return decoded(data)
         count(counters.PURGES)
         with _of_the_cache():
             shelf.purge()
         self._give_up(f"sample {number} is not what was kept of it: data or code have changed, and the cache was emptied")
         return sample
+
+    def _warn(self, what: str) -> None:
+        """Once: what is so of one sample is so of many."""
+        if not self._has_warned:
+            self._has_warned = True
+            LOG.warning("%s; neither are others of which that is so", what)
 
     def _give_up(self, why: str) -> None:
         self._shelf = None
@@ -195,24 +206,43 @@ def cached(
         dataset: Any.
         upto: "transform": what the dataset has before it calls its transform, such as decoded images; a number: that, after
             so many steps of the transform (a Compose); "sample": samples as they are.
-        cache: How much is kept: bytes ("8GiB"), "auto", or fastfeed.Cache.
+        cache: How much is kept: bytes ("8GiB"), "auto", or fastfeed.Cache; None: nothing.
         cache_dir: Where, as fastfeed.open.
         version: Samples that were kept with another version are not found: for what changes them and Python cannot see.
 
     Raises:
         UsageError: There is no such part, or it cannot be kept, for the reason that it says.
     """
-    asked = cache_config(cache, cache_dir) or Cache()
-    parts = parts_of(dataset, upto)
-    sizes = prove(dataset, parts)
-    fingerprint = Fingerprint()
-    source = next((path for name in ("path", "root") if isinstance(path := getattr(dataset, name, None), str)), "/")
-    fingerprint.add([version, str(upto), file_facts(source), *versions()])
-    fingerprint.add(parts.prefix)
-    name = cache_name("samples", fingerprint.digest())
-    data_bytes = sum(sizes) * len(dataset) // max(1, len(sizes))
-    plan = plan_cache(asked, facts_of(source, data_bytes, asked, name, compressed=True), name)
+    asked = cache_config(cache, cache_dir)
+    if asked is None:
+        return CachedDataset(dataset, upto, no_cache(Cache(), "", "none was asked for"))
+    trial = _copied(dataset)
+    sizes = prove(trial, parts_of(trial, upto))
     if not sizes:
         msg = "the dataset has no samples"
         raise UsageError(msg)
+    source = _source(dataset)
+    fingerprint = Fingerprint()
+    fingerprint.add([version, str(upto), file_facts(source) if source else named_facts("./"), *versions()])
+    fingerprint.add(parts_of(dataset, upto).prefix)
+    name = cache_name("samples", fingerprint.digest())
+    data_bytes = sum(sizes) * len(dataset) // len(sizes)
+    plan = plan_cache(asked, facts_of(source or "/", data_bytes, asked, name, compressed=True), name)
+    if fingerprint.unknown:
+        what = ", ".join(sorted(set(fingerprint.unknown)))
+        plan = replace(plan, why=(*plan.why, f"costs: only this process and its workers use it: nobody can look into {what}"))
     return CachedDataset(dataset, upto, plan)
+
+
+def _copied(dataset: Any) -> Any:  # noqa: ANN401 - any dataset
+    """A dataset to be tried: a file that it opens at its first sample must not be open when workers are forked."""
+    try:
+        return copy.copy(dataset)
+    except Exception:  # noqa: BLE001 - its own code; one that cannot be copied is tried itself
+        return dataset
+
+
+def _source(dataset: Any) -> str | None:  # noqa: ANN401
+    """Where a dataset says that its data is. Where it does not, data may lie in the folder that the program runs in."""
+    named = (getattr(dataset, name, None) for name in ("path", "root"))
+    return next((os.fspath(path) for path in named if isinstance(path, str | os.PathLike)), None)

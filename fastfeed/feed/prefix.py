@@ -76,6 +76,13 @@ def _cut(transform: Any, steps: int) -> tuple[Any, Any]:  # noqa: ANN401 - any t
     return type(transform)(listed[:steps]) if steps else None, type(transform)(listed[steps:]) if listed[steps:] else None
 
 
+def made(prefix: Any, index: int) -> tuple[Any, str]:  # noqa: ANN401 - any dataset and sample
+    """A sample, and whose random numbers were drawn for it: "" if it can be kept."""
+    before = _states()
+    sample = prefix[index]
+    return sample, _drawn(before)
+
+
 def prove(dataset: Any, parts: Parts) -> list[int]:  # noqa: ANN401 - any map-style dataset
     """Try the parts on samples; the state of random numbers is as before.
 

@@ -14,6 +14,7 @@ from caching import caches_in, folder_of, other_process
 from helpers import make_photos, pack_photos
 from loading import printed
 from torch.utils.data import DataLoader as TorchDataLoader
+from torchvision.datasets import ImageFolder
 
 import fastfeed
 from fastfeed import DataLoader
@@ -158,6 +159,74 @@ def test_a_sample_that_differs_empties_the_cache_and_it_is_said(tmp_path: Path, 
     finally:
         keeping.LOG.removeHandler(said)
         said.close()
+
+
+class Opened:
+    """Begins a stream at the first sample, as datasets do whose file no two processes may share; one sample is random."""
+
+    def __init__(self, rare: int = -1) -> None:
+        self.rare = rare
+        self.stream: Any = None
+
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> Any:
+        self.stream = self.stream or iter(number for number in range(5))
+        return index, torch.rand(2) if index == self.rare else torch.zeros(2)
+
+
+def test_what_a_dataset_opens_at_its_first_sample_is_not_open_when_workers_are_forked(place: Path):
+    kept = [fastfeed.cached(Opened(), "sample", cache="8MiB", cache_dir=place) for _ in range(2)]
+    assert kept[0].dataset.stream is None and kept[0].cache.name == kept[1].cache.name
+    assert kept[0][3][0] == 3 and kept[0].dataset.stream is not None
+
+
+def test_a_sample_that_is_random_is_not_kept_however_rare_it_is(place: Path, caplog):
+    plain = Opened(rare=777)
+    kept = fastfeed.cached(plain, "sample", cache="8MiB", cache_dir=place)
+    found = []
+    for dataset in (plain, kept, kept):
+        torch.manual_seed(3)
+        found.append([dataset[index][1].tolist() for index in range(770, 780)] + torch.rand(1).tolist())
+    assert found[0] == found[1] == found[2]
+    (record,) = caplog.records
+    assert "sample 777 is not kept: it draws random numbers (torch)" in record.getMessage()
+
+
+def test_data_that_is_replaced_has_another_cache(tmp_path: Path, place: Path):
+    make_photos(tmp_path / "photos")
+
+    def name(root: Path) -> str:
+        return fastfeed.cached(ImageFolder(root), "sample", cache="8MiB", cache_dir=place).cache.name
+
+    before = name(tmp_path / "photos")
+    assert before == name(tmp_path / "photos")
+    file = next((tmp_path / "photos").rglob("*.jpg"))
+    shutil.copy2(file, tmp_path / "copy")
+    os.replace(tmp_path / "copy", file)
+    assert name(tmp_path / "photos") != before
+
+
+def test_programs_in_other_folders_have_other_caches_where_nothing_says_where_data_is(tmp_path: Path, place: Path, monkeypatch):
+    names = []
+    for folder in ("one", "two", "one"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        names.append(fastfeed.cached(["a.jpg", "b.jpg"], "sample", cache="8MiB", cache_dir=place).cache.name)
+    assert names[0] == names[2] != names[1]
+
+
+def test_what_cannot_be_looked_into_is_said(place: Path):
+    dataset = Opened()
+    assert dataset[0][0] == 0
+    kept = fastfeed.cached(dataset, "sample", cache="8MiB", cache_dir=place)
+    assert "only this process and its workers use it: nobody can look into builtins.generator" in kept.told[-1]
+
+
+def test_nothing_is_kept_if_it_is_not_asked_for(place: Path):
+    kept = fastfeed.cached([1, 2], "sample", cache=None)
+    assert [kept[0], kept[1]] == [1, 2] and kept.told == ("no cache: none was asked for",) and not list(place.iterdir())
 
 
 def test_damage_is_found_before_it_is_used(tmp_path: Path, place: Path):

@@ -15,7 +15,7 @@ from torchvision.transforms import CenterCrop, Compose, Lambda, RandomCrop, Resi
 
 import fastfeed
 from fastfeed.errors import UsageError
-from fastfeed.feed.prefix import Parts, parts_of, prove
+from fastfeed.feed.prefix import Parts, made, parts_of, prove
 
 
 class Made:
@@ -85,6 +85,11 @@ def test_one_random_sample_among_many_is_found():
 class More(Made):
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index) * 2
+
+
+def test_a_sample_is_made_and_what_is_drawn_for_it_is_told():
+    dataset = Made(lambda index: index if index < 5 else torch.rand(1).item())
+    assert made(dataset, 3) == (3, "") and made(dataset, 5)[1] == "torch"
 
 
 def test_parts_that_are_not_the_whole_are_refused():

@@ -53,6 +53,19 @@ def first(files: PlainFiles) -> Place:
     return next(iter(files.places(0)))
 
 
+def test_empty_files_are_kept_as_any_other(tmp_path: Path, place: Path):
+    (tmp_path / "texts").mkdir()
+    for number in range(4):
+        (tmp_path / "texts" / f"{number}.txt").write_bytes(b"x" * (number % 2))
+    files = FolderRecipe(str(tmp_path / "texts")).files()
+    reader = reader_of(files, place)
+    assert all_of(reader) == [b"", b"x", b"", b"x"]
+    shutil.rmtree(files.root)
+    assert all_of(reader) == [b"", b"x", b"", b"x"]
+    assert reader.shelf is not None
+    reader.shelf.close()
+
+
 def test_files_are_read_once(reader: CachedFileReader, files: PlainFiles):
     expected = all_of(FileReader(files))
     assert all_of(reader) == expected
