@@ -59,7 +59,7 @@ def parts_of(dataset: Any, upto: str | int) -> Parts:  # noqa: ANN401 - any map-
         raise UsageError(msg, got=repr(upto))
     transform = getattr(dataset, "transform", None)
     if not callable(transform):
-        msg = f"a {type(dataset).__name__} has no transform before which its samples could be kept"
+        msg = f"the dataset (a {type(dataset).__name__}) has no transform before which its samples could be kept"
         raise UsageError(msg, hint='Give upto="sample" to keep what it gives as it is; cache the dataset behind a Subset.')
     first, rest = (None, transform) if steps is None else _cut(transform, steps)
     prefix = copy.copy(dataset)
