@@ -16,13 +16,16 @@ from fastfeed.config import Cache, cache_config
 from fastfeed.errors import UsageError
 from fastfeed.feed.caching import CacheWish, lease_of
 from fastfeed.feed.decode.whole import Tells
+from fastfeed.feed.fillingapart import FillingApart
 from fastfeed.feed.fingerprint import Fingerprint
+from fastfeed.feed.keptahead import Ahead
 from fastfeed.feed.origins import file_facts, named_facts, versions
 from fastfeed.feed.prefix import made, parts_of, prove
 from fastfeed.feed.samplecode import Unkeepable, decoded, encoded
 from fastfeed.store import cached as counters
 from fastfeed.store.cachefolder import CacheUnusable
 from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, no_cache, plan_cache
+from fastfeed.store.filling import Filled
 from fastfeed.store.shelf import Shelf
 from fastfeed.trace import count, epoch_read
 from fastfeed.units import format_size
@@ -47,6 +50,7 @@ class CachedDataset(Tells, Dataset[Any]):
         self._hits = 0
         self._has_warned = False
         self._full_until = 0.0
+        self._filling: FillingApart | None = None
         self._shelf: Shelf | None = None
         if plan.folder is not None:
             about = {"path": type(dataset).__qualname__, "of": f"about {format_size(plan.data_bytes)} of samples"}
@@ -161,6 +165,42 @@ class CachedDataset(Tells, Dataset[Any]):
         self._give_up(f"sample {number} is not what was kept of it: data or code have changed, and the cache was emptied")
         return sample
 
+    def fill_cache(self, context: Any, view: Any) -> None:  # noqa: ANN401
+        """Begin to make in the background what is not kept yet, in a process of lowest priority; one does it on a machine.
+
+        Args:
+            context: Of multiprocessing: how the process is started.
+            view: This dataset, or Subsets of it: the samples that are wanted.
+        """
+        if self._shelf is None or self._filling is not None:
+            return
+        try:
+            turn = self._shelf.take_turn()
+        except OSError as error:
+            self._give_up(f"the cache cannot be used any more ({error.strerror})")
+            return
+        if turn is not None:  # else another process does it, and when it has ended, the next pass finds that out
+            Shelf.give_turn(turn)
+            self._filling = FillingApart.begun(Ahead(self, view), context)
+
+    @property
+    def filled(self) -> Filled | None:
+        """What was made in the background; None where that was not begun."""
+        return None if self._filling is None else self._filling.filled
+
+    @property
+    def shelf(self) -> Shelf | None:
+        """Where samples are kept; None where they are not, or not any more."""
+        return self._shelf
+
+    def made_to_keep(self, number: int) -> bytes | None:
+        """A sample as it is kept; None where it cannot be kept, or made: whoever wants it is told why."""
+        try:
+            sample, drawn = made(self._parts.prefix, number)
+            return None if drawn else encoded(sample)
+        except Exception:  # noqa: BLE001 - of any dataset
+            return None
+
     def _warn(self, what: str) -> None:
         """Once: what is so of one sample is so of many."""
         if not self._has_warned:
@@ -200,7 +240,8 @@ def cached(
 
     What is to be kept is proven first, on 64 samples: it draws no random numbers of torch, numpy or Python, is the same when
     it is made twice, and gives with the rest what the dataset gives. Each epoch some kept samples, others than before, are
-    made again and compared; if one has changed, the cache is emptied, and a warning says so.
+    made again and compared; if one has changed, the cache is emptied, and a warning says so. Beside the workers of a loader
+    of ours, one process of lowest priority on each machine makes the samples that nobody has asked for yet.
 
     Args:
         dataset: Any.

@@ -68,6 +68,7 @@ class CachedStore:
         *self._starts, self._blocks = accumulate((-(-sizes[name] // BLOCK_BYTES) for name in self._names), initial=0)
         self._firsts = dict(zip(self._names, self._starts, strict=True))
         self._full_until = 0.0
+        self.entries = self._blocks
         self.filling: object | None = None
         """What fills it in the background (filling.py), and ends with it."""
 
@@ -205,11 +206,7 @@ class CachedStore:
                 LOG.warning("block %d of %s in the cache may be damaged: it is forgotten, and read again", block, name)
 
     def fill_from(self, number: int) -> int | None:
-        """Fetch a block, if it is not kept yet; the number of the next one, None where there is none, or no room.
-
-        Args:
-            number: Of the block; they count through the files, from 0.
-        """
+        """As Fillable's: a block. They count through the files."""
         found = self._block(number)
         if found is None or self.shelf is None:
             return None

@@ -3,6 +3,7 @@
 import pytest
 
 from fastfeed.feed.cachestats import cache_stats
+from fastfeed.store.filling import Filled
 
 COUNTERS = {
     "cache hits": 30, "cache hit bytes": 3_000_000, "cache hit ns": 10_000_000, "cache misses": 10,
@@ -25,6 +26,19 @@ def test_where_nothing_was_fetched_the_pace_is_not_known():
     stats, _ = cache_stats({"cache hits": 3, "cache hit bytes": 10, "cache hit ns": 5, "cache damaged": 1})
     assert stats is not None and stats.saved_seconds is None
     assert str(stats).endswith("0 B from the data in 0.0 ms, 1 damaged block read again")
+
+
+FILLED = Filled(pieces=4, fetched_bytes=4_000_000, fetch_seconds=0.4, state="it goes on")
+
+
+def test_what_was_fetched_in_the_background_is_told_and_its_pace_counts_where_reads_fetched_nothing():
+    stats, _ = cache_stats({"cache hits": 3, "cache hit bytes": 2_000_000, "cache hit ns": 10_000_000}, FILLED)
+    assert stats is not None and stats.filled is FILLED and stats.saved_seconds == pytest.approx(0.2 - 0.01)
+    assert str(stats).endswith(
+        "saved (summed over workers), 4 pieces, 3.8 MiB, fetched in the background in 400.0 ms (it goes on)"
+    )
+    alone, _ = cache_stats({"mine": 7}, FILLED)
+    assert alone is not None and (alone.hits, alone.saved_seconds) == (0, 0.0)
 
 
 def test_what_was_compared_and_what_came_of_it():

@@ -5,6 +5,7 @@ import os
 import pickle
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,8 @@ def test_a_sample_that_differs_empties_the_cache_and_it_is_said(tmp_path: Path, 
     context = "fork" if workers else None
     loader = DataLoader(kept, 4, num_workers=workers, multiprocessing_context=context, collate_fn=values)
     list(loader)
+    while kept.filled is not None and kept.filled.state in {"it begins", "it goes on"}:
+        time.sleep(0.005)
     heavy.factor = 10
     keeping.LOG.addHandler(said)
     try:

@@ -112,6 +112,33 @@ def test_without_room_files_are_read_each_time(files: PlainFiles, place: Path):
     reader.shelf.close()
 
 
+def test_filling_goes_through_the_files_in_order_and_past_those_that_are_gone(reader: CachedFileReader, files: PlainFiles):
+    expected, shelf = all_of(FileReader(files)), reader.shelf
+    assert shelf is not None and reader.entries == 4
+    lost = [place.row for place in files.places(1)]
+    for place in files.places(1):
+        os.rename(os.path.join(files.root, place.shard), os.path.join(files.root, place.shard + ".gone"))
+    number: int | None = 0
+    while number is not None and number < 4:
+        number = reader.fill_from(number)
+    assert number == 4 and reader.fill_from(4) is None
+    assert [row for row in range(8) if shelf.find(row) is None] == lost
+    for place in files.places(1):
+        os.rename(os.path.join(files.root, place.shard + ".gone"), os.path.join(files.root, place.shard))
+    assert all_of(reader) == expected
+
+
+def test_filling_keeps_only_what_is_read_and_ends_where_there_is_no_room(files: PlainFiles, place: Path):
+    reader = reader_of(files, place)
+    assert reader.shelf is not None
+    reader.fields = [first(files).field]
+    assert reader.fill_from(0) == 1
+    assert [reader.shelf.find(own.row) is not None for own in files.places(0)] == [True, False]
+    reader.room = Room(1)
+    assert reader.fill_from(0) == 1 and reader.fill_from(1) is None
+    reader.shelf.close()
+
+
 def test_a_cache_that_is_taken_away_is_no_error(reader: CachedFileReader, files: PlainFiles, place: Path, caplog):
     reader.read(0, first(files))
     shutil.rmtree(folder_of(place))
