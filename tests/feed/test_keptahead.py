@@ -1,5 +1,6 @@
 """Samples that nobody has asked for yet: made at no reader's cost, and not once the dataset was found to have changed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from torch.utils.data import Dataset, Subset
 import fastfeed
 from fastfeed.feed.keeping import CachedDataset
 from fastfeed.feed.keptahead import LEAP, Ahead
-from fastfeed.store.shelf import Shelf
+from fastfeed.store.shelf import Room, Shelf
 
 
 class Multiples(Dataset[int]):
@@ -90,7 +91,8 @@ def test_it_ends_where_the_cache_was_emptied(kept: CachedDataset):
 
 
 def test_it_ends_where_there_is_no_room(tmp_path: Path):
-    dataset = fastfeed.cached([bytes(4000)] * 50, "sample", cache=60_000, cache_dir=tmp_path)
+    dataset = fastfeed.cached([bytes(4000)] * 50, "sample", cache="8MiB", cache_dir=tmp_path)
+    dataset.cache = replace(dataset.cache, room=Room(60_000))
     ahead, number = Ahead(dataset, dataset), 0
     while (following := ahead.fill_from(number)) is not None:
         number = following
