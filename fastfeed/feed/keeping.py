@@ -257,6 +257,11 @@ def cached(
     asked = cache_config(cache, cache_dir)
     if asked is None:
         return CachedDataset(dataset, upto, no_cache(Cache(), "", "none was asked for"))
+    if isinstance(dataset, str | bytes | os.PathLike) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        msg = "fastfeed.cached keeps samples of an object with a length and positions"
+        raise UsageError(
+            msg, got=f"a {type(dataset).__name__}", hint="Of a folder or packed data: fastfeed.open(path, cache=...)."
+        )
     trial = _copied(dataset)
     sizes = prove(trial, parts_of(trial, upto))
     if not sizes:

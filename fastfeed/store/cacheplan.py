@@ -262,7 +262,8 @@ def _space(spot: Spot, reserve_bytes: int) -> str:
     text += f"{format_size(reserve_bytes)} of it for "
     if not spot.is_memory:
         return f"{text}others"
-    hint = " (docker run --shm-size makes it larger)" if spot.size_bytes < 2 * SHARED_RESERVE_BYTES else ""
+    small = spot.folder == SHARED_MEMORY and spot.size_bytes < 2 * SHARED_RESERVE_BYTES
+    hint = " (docker run --shm-size makes it larger)" if small else ""
     return f"{text}batches and others{hint}"
 
 

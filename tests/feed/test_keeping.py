@@ -227,6 +227,12 @@ def test_what_cannot_be_looked_into_is_said(place: Path):
     assert "only this process and its workers use it: nobody can look into builtins.generator" in kept.told[-1]
 
 
+@pytest.mark.parametrize("wrong", ["photos", Path("photos"), None, iter([1])], ids=["text", "path", "none", "iterator"])
+def test_what_is_no_dataset_of_positions_is_told(wrong):
+    with pytest.raises(UsageError, match="keeps samples of an object with a length and positions"):
+        fastfeed.cached(wrong, "sample")
+
+
 def test_nothing_is_kept_if_it_is_not_asked_for(place: Path):
     kept = fastfeed.cached([1, 2], "sample", cache=None)
     assert [kept[0], kept[1]] == [1, 2] and kept.told == ("no cache: none was asked for",) and not list(place.iterdir())

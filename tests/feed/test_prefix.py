@@ -99,6 +99,37 @@ def test_parts_that_are_not_the_whole_are_refused():
     assert prove(dataset, parts_of(dataset, "sample"))
 
 
+class Named(Made):
+    """Calls its transform by names, as albumentations wants it."""
+
+    def __getitem__(self, index: int) -> Any:
+        sample: Any = {"image": index, "mask": 1}
+        transform: Any = self.transform
+        return sample if transform is None else transform(**sample)
+
+
+class Always(Made):
+    """Calls its transform without looking whether there is one."""
+
+    def __getitem__(self, index: int) -> Any:
+        assert self.transform is not None
+        return self.transform(index)
+
+
+@pytest.mark.parametrize(("kind", "transform"), [(Named, lambda image, mask: image + mask), (Always, lambda value: value)])
+def test_a_dataset_that_cannot_be_taken_apart_is_told(kind, transform):
+    dataset = kind(int, transform)
+    with pytest.raises(UsageError, match=r"cannot be taken apart at its transform: there is (TypeError|AssertionError)"):
+        prove(dataset, parts_of(dataset, "transform"))
+    assert len(prove(dataset, parts_of(dataset, "sample"))) == 64
+
+
+def test_errors_of_the_dataset_are_its_own():
+    dataset = Made(lambda index: 1 // (index - 50), lambda value: value)
+    with pytest.raises(ZeroDivisionError):
+        prove(dataset, parts_of(dataset, "transform"))
+
+
 def test_what_cannot_be_kept_is_named():
     dataset = Made(lambda _: {1, 2}, None)
     with pytest.raises(UsageError, match=r"samples hold a builtins\.set"):

@@ -88,6 +88,7 @@ def test_shared_memory_of_64_mib_is_too_small_and_the_disk_takes_over():
     for budget in ("auto", "8GiB"):
         alone = planned(budget, spots=[small])
         assert alone.folder is None and "--shm-size" in str(alone) and str(alone).startswith("no cache: 64.0 MiB free")
+    assert "--shm-size" not in str(planned(spots=[with_(small, folder="/mnt/small")]))
 
 
 def test_a_tight_control_group_makes_the_disk_take_over():
