@@ -176,7 +176,14 @@ class Cache:
             msg = 'cache is a number of bytes such as "8GiB", or "auto"'
             raise UsageError(msg, got=repr(self.budget))
         if self.folder is not None:
-            object.__setattr__(self, "folder", os.path.abspath(os.fsdecode(self.folder)))
+            try:
+                path = os.fsdecode(self.folder)
+            except TypeError:
+                path = ""
+            if not path:  # also of a variable that is not set: "" would be the folder that the program runs in
+                msg = "cache_dir is a folder"
+                raise UsageError(msg, got=repr(self.folder))
+            object.__setattr__(self, "folder", os.path.abspath(path))
 
     @property
     def budget_bytes(self) -> int | None:

@@ -2,7 +2,8 @@
 
 Reading code calls ``recorder.span(stage, position)`` around each stage of a sample; the null recorder is the default and
 costs one call. Whoever wants to hear of all that one thread reads sets a Meter (``metering``): a loader does so for each
-batch. Judging lives above (auditor, bench); feed never imports it. Long jobs report to a Progress.
+batch, and says which epoch it reads for. Judging lives above (auditor, bench); feed never imports it. Long jobs report to a
+Progress.
 """
 
 import heapq
@@ -70,6 +71,24 @@ def count(name: str, amount: int = 1) -> None:
         amount: How many times.
     """
     _METER.get().count(name, amount)
+
+
+_EPOCH: ContextVar[int | None] = ContextVar("fastfeed-epoch", default=None)
+
+
+@contextmanager
+def reading_epoch(number: int) -> Iterator[None]:
+    """What this thread reads meanwhile is for an epoch of a loader's."""
+    token = _EPOCH.set(number)
+    try:
+        yield
+    finally:
+        _EPOCH.reset(token)
+
+
+def epoch_read() -> int | None:
+    """The epoch that this thread reads for; None where no loader of ours has said."""
+    return _EPOCH.get()
 
 
 def listening(own: Recorder) -> Recorder:

@@ -165,6 +165,12 @@ def test_no_cache_and_where_one_is(tmp_path):
         cache_config(None, tmp_path)
 
 
+@pytest.mark.parametrize("wrong", ["", 5])
+def test_what_is_no_place_of_a_cache(wrong):
+    with pytest.raises(UsageError, match="cache_dir is a folder"):
+        cache_config("1kB", wrong)
+
+
 @pytest.mark.parametrize("wrong", ["", "large", "0 B", 0, -5, 1.5, [1]])
 def test_what_is_no_size_of_a_cache(wrong):
     with pytest.raises(UsageError, match="cache"):

@@ -15,8 +15,10 @@ from fastfeed.trace import (
     Span,
     count,
     done_metering,
+    epoch_read,
     listening,
     metering,
+    reading_epoch,
 )
 
 
@@ -105,6 +107,21 @@ def test_a_recorder_of_ones_own_is_heard_beside_the_meter():
     finally:
         done_metering(token)
     assert own.stages == meter.stages == [("read", 4)]
+
+
+def test_each_thread_says_which_epoch_it_reads_for():
+    assert epoch_read() is None
+    found: list[int | None] = []
+
+    def read() -> None:
+        with reading_epoch(3):
+            found.append(epoch_read())
+        found.append(epoch_read())
+
+    other = threading.Thread(target=read)
+    other.start()
+    other.join()
+    assert found == [3, None] and epoch_read() is None
 
 
 def test_the_null_recorder_stays_the_one():

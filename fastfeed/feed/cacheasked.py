@@ -1,8 +1,9 @@
 """DataLoader(cache=): a cache for the dataset that is read, where that is one of ours; and its filling in the background."""
 
 import logging
+import multiprocessing
 import os
-from typing import Any
+from typing import Any, Protocol
 
 from torch.utils.data import Dataset
 
@@ -10,6 +11,7 @@ from fastfeed.config import cache_config
 from fastfeed.errors import UsageError
 from fastfeed.feed.caching import CacheWish
 from fastfeed.feed.dataset import PackedDataset
+from fastfeed.feed.keeping import CachedDataset
 from fastfeed.feed.splitting import behind_views
 
 LOG = logging.getLogger("fastfeed.cache")
@@ -41,12 +43,27 @@ def use_cache(dataset: Dataset[Any], cache: CacheWish, folder: str | os.PathLike
     LOG.info("no cache: %s", error)
 
 
-def fill_behind(dataset: Dataset[Any]) -> None:
+class Reading(Protocol):
+    """What is asked of a loader."""
+
+    @property
+    def dataset(self) -> Any:  # noqa: ANN401
+        """Any; of Subsets, that behind them is filled."""
+
+    num_workers: int
+
+    @property
+    def multiprocessing_context(self) -> Any:  # noqa: ANN401
+        """How workers are started; None for the usual way."""
+
+
+def fill_behind(loader: Reading) -> None:
     """Begin to fill the cache of a loader's dataset in the background, where there is one; once for each dataset opened.
 
-    Args:
-        dataset: Any; of Subsets, that behind them.
+    Samples of fastfeed.cached are made in a process of their own: without worker processes, reads alone fill their cache.
     """
-    base, _ = behind_views(dataset)
+    base, _ = behind_views(loader.dataset)
     if isinstance(base, PackedDataset):
         base.fill_cache()
+    elif isinstance(base, CachedDataset) and loader.num_workers:
+        base.fill_cache(loader.multiprocessing_context or multiprocessing, loader.dataset)

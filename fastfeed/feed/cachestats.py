@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from fastfeed.feed.splitting import behind_views
 from fastfeed.store import cached
+from fastfeed.store.filling import Filled
 from fastfeed.units import format_count, format_seconds, format_size
 
 _NS = 1e-9
@@ -26,9 +29,15 @@ class CacheStats:
     """That reading these took."""
     damaged: int
     """Blocks that were not what they should be, and were read again from the data."""
+    rechecks: int
+    """Samples of fastfeed.cached that were made again to compare them with what is kept."""
+    purges: int
+    """How often one of them differed, and the cache was emptied."""
+    filled: Filled | None
+    """What this process fetched in the background, for all loaders of the dataset and in all epochs; None where it did not."""
     saved_seconds: float | None
-    """What hits would have taken at the pace at which fetched bytes came, less what they took. None where nothing was fetched
-    (a cache that was full from the beginning), so that the pace is not known."""
+    """What hits would have taken at the pace at which fetched bytes came, for reads, or else in the background, less what they
+    took. None where nothing was fetched (a cache that was full from the beginning), so that the pace is not known."""
 
     @property
     def hit_rate(self) -> float:
@@ -42,17 +51,39 @@ class CacheStats:
         text += f", {format_size(self.fetched_bytes)} from the data in {format_seconds(self.fetch_seconds)}"
         if self.saved_seconds is not None:
             text += f", about {format_seconds(self.saved_seconds)} saved (summed over workers)"
-        return text + (f", {format_count(self.damaged, 'damaged block')} read again" if self.damaged else "")
+        text += f", {format_count(self.damaged, 'damaged block')} read again" if self.damaged else ""
+        text += "" if self.filled is None else f", {self.filled}"
+        text += f", {format_count(self.rechecks, 'sample')} made again to compare" if self.rechecks else ""
+        return text + (f", emptied {format_count(self.purges, 'time')}: samples have changed" if self.purges else "")
 
 
-def cache_stats(counters: Mapping[str, int]) -> tuple[CacheStats | None, dict[str, int]]:
-    """What was counted of a cache, None where nothing was; and the other counters."""
+def filled_behind(dataset: Any) -> Filled | None:  # noqa: ANN401 - any dataset
+    """What was fetched in the background for a dataset, or that behind Subsets; None where nothing is."""
+    base, _ = behind_views(dataset)
+    found = getattr(base, "filled", None)
+    return found if isinstance(found, Filled) else None
+
+
+def cache_stats(counters: Mapping[str, int], filled: Filled | None = None) -> tuple[CacheStats | None, dict[str, int]]:
+    """What was counted of a cache, None where nothing was; and the other counters.
+
+    Args:
+        counters: By name, of all processes.
+        filled: What was fetched in the background.
+    """
     others = {name: count for name, count in counters.items() if name not in cached.COUNTERS}
-    if len(others) == len(counters):
+    if len(others) == len(counters) and filled is None:
         return None, others
-    hits, hit_bytes, hit_ns, misses, miss_bytes, fetched, fetch_ns, damaged = (counters.get(n, 0) for n in cached.COUNTERS)
-    saved = hit_bytes / fetched * fetch_ns - hit_ns if fetched else None
+    hits, hit_bytes, hit_ns, misses, miss_bytes, fetched, fetch_ns, damaged, rechecks, purges = (
+        counters.get(name, 0) for name in cached.COUNTERS
+    )
+    saved = None
+    if fetched:
+        saved = hit_bytes / fetched * fetch_ns - hit_ns
+    elif filled is not None and filled.fetched_bytes:
+        saved = hit_bytes / filled.fetched_bytes * filled.fetch_seconds / _NS - hit_ns
     return CacheStats(
         hits=hits, hit_bytes=hit_bytes, hit_seconds=hit_ns * _NS, misses=misses, miss_bytes=miss_bytes, fetched_bytes=fetched,
-        fetch_seconds=fetch_ns * _NS, damaged=damaged, saved_seconds=None if saved is None else max(0.0, saved * _NS),
+        fetch_seconds=fetch_ns * _NS, damaged=damaged, rechecks=rechecks, purges=purges, filled=filled,
+        saved_seconds=None if saved is None else max(0.0, saved * _NS),
     ), others  # fmt: skip

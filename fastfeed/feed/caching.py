@@ -15,7 +15,7 @@ from fastfeed.store.cachedfiles import CachedFileReader
 from fastfeed.store.cachefolder import CacheUnusable
 from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, plan_cache
 from fastfeed.store.files import FileReader
-from fastfeed.store.filling import Filling
+from fastfeed.store.filling import Filled, Filling
 from fastfeed.store.lease import Lease
 from fastfeed.store.members import MemberReader, Reader
 from fastfeed.store.shelf import Shelf
@@ -33,6 +33,8 @@ class KeepsReads:
     """What is kept of the data, where, and why; None where nothing was asked for."""
     _archive: Catalog
     _reader: Reader
+    _wanted: frozenset[str]
+    """Fields that are read."""
 
     def use_cache(self, asked: Cache) -> CachePlan:
         """Have what is read from now on kept, if nothing was asked for at opening.
@@ -50,9 +52,23 @@ class KeepsReads:
 
     def fill_cache(self) -> None:
         """Begin to fetch in the background what is not kept yet; nothing where there is no cache, or that was begun."""
-        store = self._reader.store if isinstance(self._reader, MemberReader) else None
-        if isinstance(store, CachedStore) and store.filling is None:
-            store.filling = Filling(store)
+        behind = _cached_behind(self._reader)
+        if isinstance(behind, CachedFileReader):
+            behind.fields = self._wanted
+        if behind is not None and behind.filling is None:
+            behind.filling = Filling(behind)
+
+    @property
+    def filled(self) -> Filled | None:
+        """What was fetched in the background; None where that was not begun."""
+        filling = getattr(_cached_behind(self._reader), "filling", None)
+        return filling.filled if isinstance(filling, Filling) else None
+
+
+def _cached_behind(reader: Reader) -> CachedStore | CachedFileReader | None:
+    """What keeps what is read; None where nothing does."""
+    behind = reader.store if isinstance(reader, MemberReader) else reader
+    return behind if isinstance(behind, CachedStore | CachedFileReader) else None
 
 
 def plan_for(catalog: Catalog, asked: Cache) -> CachePlan:

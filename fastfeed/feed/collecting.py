@@ -184,6 +184,11 @@ class Collector:
             waits, steps, sizes = zip(*streamed, strict=True)
             self._current.add_stream(list(waits), list(steps), list(sizes))
 
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What datasets have counted so far."""
+        return self.totals(epoch_only=False).counters
+
     def totals(self, *, epoch_only: bool) -> Totals:
         """Sums over the epoch that was begun last, or over all. They do not change any more."""
         self._settle()

@@ -28,6 +28,7 @@ from fastfeed.feed.tasks import BatchTask
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.timing import Answer, BatchTimes, Clock, Recorded
 from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, leave_stack, leave_to_parent
+from fastfeed.trace import reading_epoch
 
 _REST_SECONDS = 0.002
 MAIN = -1
@@ -142,6 +143,10 @@ class Fetcher:
 
     def __getitem__(self, task: BatchTask) -> Answer:
         """The batch, or what went wrong with it."""
+        with reading_epoch(task.epoch):
+            return self._answer(task)
+
+    def _answer(self, task: BatchTask) -> Answer:
         if task.number < 0:
             self._at(DONE)  # from now on it is known that this worker has begun
             time.sleep(_REST_SECONDS)

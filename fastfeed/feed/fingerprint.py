@@ -1,25 +1,24 @@
 """What a dataset and its functions are, as a digest: attributes, code, closures, versions; equal in every process.
 
-Two datasets with one fingerprint give the same samples as far as Python can tell. What it cannot look into (an open file, an
-object of a library without attributes) makes the fingerprint one of a kind, so that nothing is ever found under it again.
+Two datasets with one fingerprint give the same samples as far as Python can tell. Code is followed into what it uses: globals,
+base classes, other functions and modules, as far as somebody may edit them; of what is installed the version counts. Of files
+that are named it counts which they are and when they changed. What cannot be looked into (an open file, an object of a library
+that does not show what it holds) makes the fingerprint one of a kind, so that nothing is ever found under it again.
 """
 
 import functools
 import hashlib
 import marshal
 import os
-import platform
 import secrets
-import sys
+from collections import deque
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 
-_PLAIN = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis))
-_MODULES = "fastfeed", "torch", "torchvision", "numpy", "PIL", "cv2", "albumentations", "simplejpeg"
-"""Whose versions may change samples; those that are loaded count."""
+from fastfeed.feed import insides, origins
 
 
 class Fingerprint:
@@ -30,22 +29,34 @@ class Fingerprint:
         self._seen: dict[int, int] = {}
         self._alive: list[Any] = []
         """What was looked at, so that no identity is used again meanwhile."""
+        self._modules: set[tuple[int, frozenset[str]]] = set()
+        """That were looked at for some names."""
+        self._waiting: deque[Any] = deque()
+        """What is to be looked at."""
         self.unknown: list[str] = []
         """Types that could not be looked into."""
 
     def add(self, value: Any) -> None:  # noqa: ANN401 - anything
         """Look at a value and all that it holds."""
+        self._refer(value)
+        while self._waiting:  # one after another: things may hold one another deeper than Python calls functions
+            self._look(self._waiting.popleft())
+
+    def _refer(self, value: Any) -> None:  # noqa: ANN401
+        """A plain value itself; of any other its number, and that it is to be looked at."""
         kind = type(value)
         self._put(f"{kind.__module__}.{kind.__qualname__}")
-        if isinstance(value, _PLAIN):
-            self._put(repr(value))
+        if insides.is_plain(value):
+            self._plain(value)
             return
-        if id(value) in self._seen:
-            self._put(f"again {self._seen[id(value)]}")
-            return
-        self._seen[id(value)] = len(self._seen)
-        self._alive.append(value)
-        if not (self._holder(value) or self._memory(value) or self._code(value)):
+        if id(value) not in self._seen:
+            self._seen[id(value)] = len(self._seen)
+            self._alive.append(value)
+            self._waiting.append(value)
+        self._put(f"number {self._seen[id(value)]}")
+
+    def _look(self, value: Any) -> None:  # noqa: ANN401
+        if not (self._holder(value) or self._memory(value) or self._code(value)) and insides.matters(value):
             self._object(value)
 
     def digest(self) -> str:
@@ -55,11 +66,19 @@ class Fingerprint:
         return self._hash.hexdigest()
 
     def _put(self, text: str) -> None:
-        raw = text.encode("utf-8", "surrogatepass")
-        self._hash.update(len(raw).to_bytes(8, "little") + raw)
+        self._put_bytes(text.encode("utf-8", "surrogatepass"))
+
+    def _put_bytes(self, raw: bytes) -> None:
+        self._hash.update(len(raw).to_bytes(8, "little"))
+        self._hash.update(raw)
+
+    def _plain(self, value: Any) -> None:  # noqa: ANN401
+        self._put(repr(value))
+        if isinstance(value, str):
+            self._put(origins.named_facts(value))
 
     def _holder(self, value: Any) -> bool:  # noqa: ANN401
-        """Whether it is a collection of others."""
+        """Whether it is a collection of others, and nothing else."""
         if isinstance(value, list | tuple) and self._plainly(value):
             return True
         if isinstance(value, dict):
@@ -72,116 +91,135 @@ class Fingerprint:
             return False
         self._put(str(len(items)))
         for item in items:
-            self.add(item)
-        return True
+            self._refer(item)
+        return type(value) in {dict, list, tuple, set, frozenset}  # what is made of these may have attributes, too
 
-    def _plainly(self, value: Any) -> bool:  # noqa: ANN401
+    def _plainly(self, value: list[Any] | tuple[Any, ...]) -> bool:
         """Whether it is nothing but plain values, as a million paths and labels are: taken as a whole, in a second."""
         try:
             raw = marshal.dumps(value, 2)  # a version that does not tell how often an object is referred to
         except ValueError:
             return False
-        self._hash.update(raw)
+        if not insides.is_plainly(value):
+            return False  # an array, of which this is the memory alone
+        self._put_bytes(raw)
+        for facts in origins.folders_facts(value):
+            self._put(facts)
         return True
 
     def _memory(self, value: Any) -> bool:  # noqa: ANN401
         """Whether it is numbers in memory."""
-        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_quantized:
             self._put(f"{value.dtype} {tuple(value.shape)}")
-            value = value.detach().cpu().contiguous().view(-1)
+            value = value.detach().cpu().resolve_conj().resolve_neg().contiguous().view(-1)
             array = value.view(torch.uint8).numpy() if value.numel() else np.empty(0)
-        elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        elif isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
             self._put(f"{value.dtype.descr} {value.shape}")
             array = np.ascontiguousarray(value)
         elif isinstance(value, bytearray | memoryview):
             array = np.frombuffer(value, np.uint8)
         else:
             return False
-        self._hash.update(array.tobytes())
+        self._put_bytes(array.tobytes())
         return True
 
+    # ------------------------------------------------------------------------------------------------------------- code
     def _code(self, value: Any) -> bool:  # noqa: ANN401
         """Whether it is a function, a class or a module."""
         if isinstance(value, FunctionType):
             self._function(value)
         elif isinstance(value, MethodType):
-            self.add(value.__func__)
-            self.add(value.__self__)
+            self._refer([value.__func__, value.__self__])
         elif isinstance(value, functools.partial):
-            self.add((value.func, value.args, value.keywords))
-        elif isinstance(value, type | BuiltinFunctionType | ModuleType):
-            self._put(f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}")
+            self._refer([value.func, value.args, value.keywords])
+        elif isinstance(value, type):
+            self._class(value)
+        elif isinstance(value, BuiltinFunctionType):
+            self._put(f"{value.__qualname__} {self._origin(value.__module__)}")
+            self._refer(None if isinstance(value.__self__, ModuleType | None) else value.__self__)
+        elif isinstance(value, ModuleType):
+            self._put(f"{value.__name__} {self._origin(value.__name__)} {origins.file_facts(getattr(value, '__file__', None))}")
         elif isinstance(value, torch.dtype | torch.device | np.dtype):
             self._put(str(value))
         else:
             return False
         return True
 
+    @staticmethod
+    def _origin(module: str | None) -> str:
+        """What tells how code behaves that is not looked into."""
+        return origins.version_of(module) if module and origins.is_library(module) else origins.compiled_facts(module)
+
     def _function(self, function: FunctionType) -> None:
         code = function.__code__
-        self._instructions(code)
-        self.add(function.__defaults__)
-        self.add(function.__kwdefaults__)
         for cell in function.__closure__ or ():
             try:
-                self.add(cell.cell_contents)
+                self._refer(cell.cell_contents)
             except ValueError:
                 self._put("empty cell")
-        used = {name: function.__globals__[name] for name in sorted(_names(code)) if name in function.__globals__}
-        self.add(used)
+        self._put(f"{function.__qualname__} {self._origin(function.__module__)}")
+        self._instructions(code)
+        self._refer(function.__defaults__)
+        self._refer(function.__kwdefaults__)
+        if origins.is_library(function.__module__):
+            return
+        self._refer({name: part for name, part in vars(function).items() if name != "__wrapped__"})
+        names = insides.names(code)
+        known = function.__globals__
+        used: dict[str, Any] = origins.imported(names, known.get("__package__"))
+        used.update((name, known[name]) for name in sorted(insides.global_names(code)) if name in known)
+        self._used(used, names)
+
+    def _used(self, used: dict[str, Any], names: set[str]) -> None:
+        """What code uses, and of modules that somebody may edit what it takes out of them."""
+        for name, value in used.items():
+            self._put(name)
+            if not isinstance(value, ModuleType) or origins.is_library(value.__name__):
+                self._refer(value)
+            elif (id(value), frozenset(names)) not in self._modules:
+                self._modules.add((id(value), frozenset(names)))
+                self._put(f"{value.__name__} {self._origin(value.__name__)}")
+                held = vars(value)
+                self._used({inner: held[inner] for inner in sorted(names) if inner in held}, names)
 
     def _instructions(self, code: CodeType) -> None:
-        self._hash.update(code.co_code)
-        self._put(repr(code.co_names))
+        self._put_bytes(code.co_code + code.co_exceptiontable)
+        self._put(repr((code.co_names, code.co_freevars, code.co_cellvars)))
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 self._instructions(constant)
+            elif isinstance(constant, frozenset):
+                self._put(repr(sorted(constant, key=repr)))
             else:
-                self._put(repr(sorted(constant, key=repr) if isinstance(constant, frozenset) else constant))
+                self._plain(constant)
 
+    def _class(self, kind: type) -> None:
+        """What a class and its bases say, as far as somebody may edit them."""
+        self._put(f"{kind.__module__}.{kind.__qualname__} {self._origin(kind.__module__)}")
+        for base in kind.__mro__[1:]:
+            self._refer(base)
+        if not origins.is_library(kind.__module__):
+            for name, member in insides.members(kind).items():
+                self._put(name)
+                self._refer(member)
+
+    # ---------------------------------------------------------------------------------------------------------- objects
     def _object(self, value: Any) -> None:  # noqa: ANN401
-        """Its attributes, and the functions of its class."""
-        slots = [name for kind in type(value).__mro__ for name in _slots(kind)]
-        state = {name: getattr(value, name) for name in slots if hasattr(value, name)}
-        state.update(getattr(value, "__dict__", {}))
-        if not state and not hasattr(value, "__dict__"):
-            self.unknown.append(f"{type(value).__module__}.{type(value).__qualname__}")
-            return
+        """Its attributes, its class, and what it has besides."""
+        state = insides.attributes(value)
         digest = state.get("digest")
-        if type(value).__module__.startswith("fastfeed.") and isinstance(digest, str):
+        ours = type(value).__module__.startswith("fastfeed.")
+        if ours and isinstance(digest, str):
             self._put(digest)  # one of our datasets: its content is known
             state = {
                 name: part for name, part in state.items() if not name.startswith("_") and name not in {"cache", "recorder"}
             }
-        self.add({name: state[name] for name in sorted(state)})
-        for name, function in sorted(vars(type(value)).items()):
-            if isinstance(function, FunctionType) and not type(value).__module__.startswith(("fastfeed.", "torch")):
-                self._put(name)
-                self._instructions(function.__code__)
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    slots = vars(kind).get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(name for name in slots if name not in {"__dict__", "__weakref__"})
-
-
-def _names(code: CodeType) -> set[str]:
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return set(code.co_names).union(*map(_names, inner))
-
-
-def versions() -> list[str]:
-    """Of Python and of the packages that are loaded and may change samples."""
-    loaded = ((name, getattr(sys.modules.get(name), "__version__", None)) for name in _MODULES)
-    return [f"Python {platform.python_version()}", *(f"{name} {number}" for name, number in loaded if number)]
-
-
-def file_facts(path: Any) -> str:  # noqa: ANN401 - whatever an attribute holds
-    """Size and time of a file or folder that a dataset says it is of; "" where that names none."""
-    if not isinstance(path, str | os.PathLike):
-        return ""
-    try:
-        facts = os.stat(path)
-    except OSError:
-        return ""
-    return f"{facts.st_size} {facts.st_mtime_ns}"
+        self._refer(type(value))
+        self._refer(os.fspath(value) if isinstance(value, os.PathLike) else None)
+        self._refer(state)
+        if ours:
+            return
+        try:
+            self._refer(insides.hidden(value))
+        except insides.Unknown as error:
+            self.unknown.append(str(error))

@@ -1,11 +1,13 @@
 """fastfeed.cached: samples of any map-style dataset are kept after the part of their making that is the same each time."""
 
+import copy
 import logging
 import operator
 import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -14,19 +16,23 @@ from fastfeed.config import Cache, cache_config
 from fastfeed.errors import UsageError
 from fastfeed.feed.caching import CacheWish, lease_of
 from fastfeed.feed.decode.whole import Tells
-from fastfeed.feed.fingerprint import Fingerprint, file_facts, versions
-from fastfeed.feed.prefix import parts_of, prove
+from fastfeed.feed.fillingapart import FillingApart
+from fastfeed.feed.fingerprint import Fingerprint
+from fastfeed.feed.keptahead import Ahead
+from fastfeed.feed.origins import file_facts, named_facts, versions
+from fastfeed.feed.prefix import made, parts_of, prove
 from fastfeed.feed.samplecode import Unkeepable, decoded, encoded
 from fastfeed.store import cached as counters
 from fastfeed.store.cachefolder import CacheUnusable
-from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, plan_cache
+from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, no_cache, plan_cache
+from fastfeed.store.filling import Filled
 from fastfeed.store.shelf import Shelf
-from fastfeed.trace import count
+from fastfeed.trace import count, epoch_read
 from fastfeed.units import format_size
 
 LOG = logging.getLogger("fastfeed.cache")
-RECHECK_EVERY = 199
-"""One of so many samples that were kept is made again and compared, in each process, beginning with the first."""
+RECHECK_EVERY, LEAST_RECHECKS = 199, 8
+"""Each epoch one of so many samples is made again and compared with what is kept; of few samples at least so many."""
 
 
 class CachedDataset(Tells, Dataset[Any]):
@@ -42,7 +48,9 @@ class CachedDataset(Tells, Dataset[Any]):
         self.dataset, self.upto, self.cache = dataset, upto, plan
         self._parts = parts_of(dataset, upto)
         self._hits = 0
+        self._has_warned = False
         self._full_until = 0.0
+        self._filling: FillingApart | None = None
         self._shelf: Shelf | None = None
         if plan.folder is not None:
             about = {"path": type(dataset).__qualname__, "of": f"about {format_size(plan.data_bytes)} of samples"}
@@ -112,9 +120,11 @@ class CachedDataset(Tells, Dataset[Any]):
 
     def _made(self, shelf: Shelf, number: int, *, keeps: bool) -> Any:  # noqa: ANN401
         began = time.perf_counter_ns()
-        sample = self._parts.prefix[number]
+        sample, drawn = made(self._parts.prefix, number)
         spent = time.perf_counter_ns() - began
-        if not keeps:
+        if drawn:
+            self._warn(f"sample {number} is not kept: it draws random numbers ({drawn}), so it is another one each time")
+        if drawn or not keeps:
             return sample
         try:
             data = encoded(sample)
@@ -129,18 +139,73 @@ class CachedDataset(Tells, Dataset[Any]):
                 self._full_until = time.perf_counter() + counters.FULL_SECONDS
         return decoded(data)  # as the next time, and as everybody else: the same type, without what was attached to it
 
+    def _is_due(self, number: int) -> bool:
+        """Whether a sample is one of those that are compared in this epoch: the same in every process, others in the next.
+
+        Whoever reads by itself, or through another loader, names no epoch: then it is as often as all samples were hits, from
+        a number on that differs between processes, since such a loader may start its workers anew each epoch.
+        """
+        epoch = epoch_read()
+        if epoch is None:
+            epoch = os.getpid() + self._hits // len(self)
+        return (number - epoch) % max(1, min(RECHECK_EVERY, len(self) // LEAST_RECHECKS)) == 0
+
     def _rechecked(self, shelf: Shelf, number: int, data: bytearray) -> Any:  # noqa: ANN401
-        """A kept sample; now and then it is made again, and if it has changed, nothing that is kept is believed any more."""
-        self._hits += 1
-        if self._hits % RECHECK_EVERY != 1:
+        """A kept sample; if it is due it is made again, and if it has changed, nothing that is kept is believed any more."""
+        due, self._hits = self._is_due(number), self._hits + 1
+        if not due:
             return decoded(data)
-        sample = self._parts.prefix[number]
-        if _is_still(sample, data):
+        count(counters.RECHECKS)
+        sample, drawn = made(self._parts.prefix, number)
+        if not drawn and _is_still(sample, data):
             return decoded(data)
+        count(counters.PURGES)
         with _of_the_cache():
             shelf.purge()
         self._give_up(f"sample {number} is not what was kept of it: data or code have changed, and the cache was emptied")
         return sample
+
+    def fill_cache(self, context: Any, view: Any) -> None:  # noqa: ANN401
+        """Begin to make in the background what is not kept yet, in a process of lowest priority; one does it on a machine.
+
+        Args:
+            context: Of multiprocessing: how the process is started.
+            view: This dataset, or Subsets of it: the samples that are wanted.
+        """
+        if self._shelf is None or self._filling is not None:
+            return
+        try:
+            turn = self._shelf.take_turn()
+        except OSError as error:
+            self._give_up(f"the cache cannot be used any more ({error.strerror})")
+            return
+        if turn is not None:  # else another process does it, and when it has ended, the next pass finds that out
+            Shelf.give_turn(turn)
+            self._filling = FillingApart.begun(Ahead(self, view), context)
+
+    @property
+    def filled(self) -> Filled | None:
+        """What was made in the background; None where that was not begun."""
+        return None if self._filling is None else self._filling.filled
+
+    @property
+    def shelf(self) -> Shelf | None:
+        """Where samples are kept; None where they are not, or not any more."""
+        return self._shelf
+
+    def made_to_keep(self, number: int) -> bytes | None:
+        """A sample as it is kept; None where it cannot be kept, or made: whoever wants it is told why."""
+        try:
+            sample, drawn = made(self._parts.prefix, number)
+            return None if drawn else encoded(sample)
+        except Exception:  # noqa: BLE001 - of any dataset
+            return None
+
+    def _warn(self, what: str) -> None:
+        """Once: what is so of one sample is so of many."""
+        if not self._has_warned:
+            self._has_warned = True
+            LOG.warning("%s; neither are others of which that is so", what)
 
     def _give_up(self, why: str) -> None:
         self._shelf = None
@@ -174,31 +239,56 @@ def cached(
     """Keep samples of any map-style dataset between epochs and processes, as far as their making is the same each time.
 
     What is to be kept is proven first, on 64 samples: it draws no random numbers of torch, numpy or Python, is the same when
-    it is made twice, and gives with the rest what the dataset gives. While it is used some kept samples are made again and
-    compared; if one has changed, the cache is emptied, and a warning says so.
+    it is made twice, and gives with the rest what the dataset gives. Each epoch some kept samples, others than before, are
+    made again and compared; if one has changed, the cache is emptied, and a warning says so. Beside the workers of a loader
+    of ours, one process of lowest priority on each machine makes the samples that nobody has asked for yet.
 
     Args:
         dataset: Any.
         upto: "transform": what the dataset has before it calls its transform, such as decoded images; a number: that, after
             so many steps of the transform (a Compose); "sample": samples as they are.
-        cache: How much is kept: bytes ("8GiB"), "auto", or fastfeed.Cache.
+        cache: How much is kept: bytes ("8GiB"), "auto", or fastfeed.Cache; None: nothing.
         cache_dir: Where, as fastfeed.open.
         version: Samples that were kept with another version are not found: for what changes them and Python cannot see.
 
     Raises:
         UsageError: There is no such part, or it cannot be kept, for the reason that it says.
     """
-    asked = cache_config(cache, cache_dir) or Cache()
-    parts = parts_of(dataset, upto)
-    sizes = prove(dataset, parts)
-    fingerprint = Fingerprint()
-    source = next((path for name in ("path", "root") if isinstance(path := getattr(dataset, name, None), str)), "/")
-    fingerprint.add([version, str(upto), file_facts(source), *versions()])
-    fingerprint.add(parts.prefix)
-    name = cache_name("samples", fingerprint.digest())
-    data_bytes = sum(sizes) * len(dataset) // max(1, len(sizes))
-    plan = plan_cache(asked, facts_of(source, data_bytes, asked, name, compressed=True), name)
+    asked = cache_config(cache, cache_dir)
+    if asked is None:
+        return CachedDataset(dataset, upto, no_cache(Cache(), "", "none was asked for"))
+    if isinstance(dataset, str | bytes | os.PathLike) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        msg = "fastfeed.cached keeps samples of an object with a length and positions"
+        raise UsageError(
+            msg, got=f"a {type(dataset).__name__}", hint="Of a folder or packed data: fastfeed.open(path, cache=...)."
+        )
+    trial = _copied(dataset)
+    sizes = prove(trial, parts_of(trial, upto))
     if not sizes:
         msg = "the dataset has no samples"
         raise UsageError(msg)
+    source = _source(dataset)
+    fingerprint = Fingerprint()
+    fingerprint.add([version, str(upto), file_facts(source) if source else named_facts("./"), *versions()])
+    fingerprint.add(parts_of(dataset, upto).prefix)
+    name = cache_name("samples", fingerprint.digest())
+    data_bytes = sum(sizes) * len(dataset) // len(sizes)
+    plan = plan_cache(asked, facts_of(source or "/", data_bytes, asked, name, compressed=True), name)
+    if fingerprint.unknown:
+        what = ", ".join(sorted(set(fingerprint.unknown)))
+        plan = replace(plan, why=(*plan.why, f"costs: only this process and its workers use it: nobody can look into {what}"))
     return CachedDataset(dataset, upto, plan)
+
+
+def _copied(dataset: Any) -> Any:  # noqa: ANN401 - any dataset
+    """A dataset to be tried: a file that it opens at its first sample must not be open when workers are forked."""
+    try:
+        return copy.copy(dataset)
+    except Exception:  # noqa: BLE001 - its own code; one that cannot be copied is tried itself
+        return dataset
+
+
+def _source(dataset: Any) -> str | None:  # noqa: ANN401
+    """Where a dataset says that its data is. Where it does not, data may lie in the folder that the program runs in."""
+    named = (getattr(dataset, name, None) for name in ("path", "root"))
+    return next((os.fspath(path) for path in named if isinstance(path, str | os.PathLike)), None)

@@ -204,6 +204,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
             stream.collector = self._collector.begin() if self.record else None
             return stream
         self._tell()
+        fill_behind(self)
         self._epoch += 1
         self._watch.begin(drawn_from(self.sampler, self.batch_sampler), moves=self.rng == "sample")
         heard = [self._collector.begin(), *self._judges.begin(self.dataset)] if self.record else []
@@ -238,7 +239,6 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         tell_of_ranks(self.distributed, self.sampler, self.batch_sampler)
         tell_of_generators(self.dataset if self.num_workers else None, each_sample=self.rng == "sample")
         raise_descriptors(self.plan)
-        fill_behind(self.dataset)
         for line in self.plan.costs:
             LOG.info("%s", line)
 

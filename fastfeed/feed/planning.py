@@ -7,12 +7,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing.context import BaseContext
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 from torch.utils.data import IterableDataset, TensorDataset
 
+from fastfeed.feed.cachestats import cache_stats, filled_behind
 from fastfeed.feed.ceilings import SizingFacts, StartMethod, WorkerRequest
 from fastfeed.feed.decode.whole import Tells
 from fastfeed.feed.obstacles import against_sending, is_guarded, tensors_on
@@ -210,6 +211,14 @@ def raise_descriptors(plan: WorkerPlan) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (plan.descriptor_limit, hard))
 
 
+class Counts(Protocol):
+    """What is asked of who adds up what batches tell."""
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What was counted so far."""
+
+
 class PlannedLoader:
     """What a loader keeps of its plan: the part of DataLoader that knows why, and how batches come from workers."""
 
@@ -235,7 +244,7 @@ class PlannedLoader:
         if self._passage is not None:
             self._plan = self._planner.replanned(self._plan, self._passage)
         base, _ = behind_views(self.__dict__.get("dataset"))  # the constructor asks before it has one
-        data = base.told if isinstance(base, Tells) else ()
+        data = (*base.told, *self._told_of_cache(base)) if isinstance(base, Tells) else ()
         if data != self._plan.data:
             self._plan = replace(self._plan, data=data)
         return self._plan
@@ -243,6 +252,14 @@ class PlannedLoader:
     @plan.setter
     def plan(self, plan: WorkerPlan) -> None:
         self._plan = plan
+
+    def _told_of_cache(self, dataset: Tells) -> tuple[str, ...]:
+        """What a cache was good for so far, as far as that is recorded."""
+        collector: Counts | None = self.__dict__.get("_collector")
+        if getattr(dataset, "cache", None) is None or collector is None:
+            return ()
+        stats, _ = cache_stats(collector.counters, filled_behind(dataset))
+        return () if stats is None else (str(stats),)
 
     def look_for_obstacles(self) -> None:
         """Before the first workers are started that were decided on: whether dataset and functions can go to them."""

@@ -7,7 +7,8 @@ asked twice, and prefix and rest together must give what the dataset gives from 
 
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from fastfeed.feed.samplecode import Unkeepable, decoded, encoded
 TRIALS = 64
 """Samples on which a prefix is tried."""
 UPTO = "transform", "sample"
+_SAMPLE = 'upto="sample" keeps samples as they are.'
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def parts_of(dataset: Any, upto: str | int) -> Parts:  # noqa: ANN401 - any map-
         raise UsageError(msg, got=repr(upto))
     transform = getattr(dataset, "transform", None)
     if not callable(transform):
-        msg = f"a {type(dataset).__name__} has no transform before which its samples could be kept"
+        msg = f"the dataset (a {type(dataset).__name__}) has no transform before which its samples could be kept"
         raise UsageError(msg, hint='Give upto="sample" to keep what it gives as it is; cache the dataset behind a Subset.')
     first, rest = (None, transform) if steps is None else _cut(transform, steps)
     prefix = copy.copy(dataset)
@@ -74,6 +76,13 @@ def _cut(transform: Any, steps: int) -> tuple[Any, Any]:  # noqa: ANN401 - any t
         msg = "upto is a number of steps, and the transform has no such"
         raise UsageError(msg, expected="0 to the number of its steps, of a Compose", got=repr(steps))
     return type(transform)(listed[:steps]) if steps else None, type(transform)(listed[steps:]) if listed[steps:] else None
+
+
+def made(prefix: Any, index: int) -> tuple[Any, str]:  # noqa: ANN401 - any dataset and sample
+    """A sample, and whose random numbers were drawn for it: "" if it can be kept."""
+    before = _states()
+    sample = prefix[index]
+    return sample, _drawn(before)
 
 
 def prove(dataset: Any, parts: Parts) -> list[int]:  # noqa: ANN401 - any map-style dataset
@@ -100,28 +109,46 @@ def prove(dataset: Any, parts: Parts) -> list[int]:  # noqa: ANN401 - any map-st
 
 def _prove_sample(dataset: Any, parts: Parts, index: int) -> int:  # noqa: ANN401
     before = _states()
+    whole_sample = dataset[index]  # whatever it raises is its own
+    _restore(before)
     try:
-        first = encoded(parts.prefix[index])
-        drawn = _drawn(before)
-        if drawn:
-            msg = f"the part of the samples that is to be kept draws random numbers ({drawn}), so it is another one each time"
-            raise UsageError(msg, sample=index, hint="Keep less: random steps belong into what is done with each read.")
-        if encoded(parts.prefix[index]) != first:
-            msg = (
-                "the part of the samples that is to be kept is another one each time, though it draws none of the known numbers"
-            )
-            raise UsageError(msg, sample=index, hint="Keep less: what changes belongs into what is done with each read.")
-        whole = encoded(dataset[index])
-        _restore(before)
-        made = encoded(parts.finished(decoded(first)))
+        whole = encoded(whole_sample)
+        with _apart(index):
+            first = encoded(parts.prefix[index])
+            _prove_prefix(parts, index, first, _drawn(before))
+            _restore(before)
+            joined = encoded(parts.finished(decoded(first)))
     except Unkeepable as error:
         msg = f"samples cannot be kept: {error}"
         raise UsageError(msg, sample=index) from error
-    if made != whole:
+    if joined != whole:
         msg = "the kept part and the transform together do not give what the dataset gives"
-        hint = 'Its transform is not all that it does with what it reads; upto="sample" keeps samples as they are.'
-        raise UsageError(msg, sample=index, hint=f'{hint} Of a dataset of fastfeed\'s, open it with decode="exact".')
+        hint = f"Its transform is not all that it does with what it reads; {_SAMPLE}"
+        hint += ' Of a dataset of fastfeed\'s, open it with decode="exact".'
+        raise UsageError(msg, sample=index, hint=hint)
     return len(first)
+
+
+def _prove_prefix(parts: Parts, index: int, first: bytes, drawn: str) -> None:
+    if drawn:
+        msg = f"the part of the samples that is to be kept draws random numbers ({drawn}), so it is another one each time"
+        raise UsageError(msg, sample=index, hint="Keep less: random steps belong into what is done with each read.")
+    if encoded(parts.prefix[index]) != first:
+        msg = "the part of the samples that is to be kept is another one each time, though it draws none of the known numbers"
+        raise UsageError(msg, sample=index, hint="Keep less: what changes belongs into what is done with each read.")
+
+
+@contextmanager
+def _apart(index: int) -> Iterator[None]:
+    """What is raised here is because of the parts: the whole sample could be made."""
+    try:
+        yield
+    except (UsageError, Unkeepable):
+        raise
+    except Exception as error:
+        msg = f"the dataset cannot be taken apart at its transform: there is {type(error).__name__} ({error})"
+        hint = f"The transform must be called with the image of a pair, or the sample, and may be None; {_SAMPLE}"
+        raise UsageError(msg, sample=index, hint=hint) from error
 
 
 def _states() -> tuple[torch.Tensor, Any, Any]:

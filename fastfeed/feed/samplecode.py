@@ -7,6 +7,7 @@ which the head names them.
 import json
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,11 @@ def encoded(sample: Any) -> bytes:  # noqa: ANN401 - any sample
         Unkeepable: It holds something else than numbers, texts, bytes, arrays, tensors, images, tuples, lists and dicts.
     """
     buffers: list[bytes] = []
-    head = json.dumps(_built(sample, buffers), separators=(",", ":")).encode("ascii")
+    try:
+        head = json.dumps(_built(sample, buffers), separators=(",", ":")).encode("ascii")
+    except (ValueError, TypeError, RuntimeError) as error:  # a number of thousands of digits, a circle, a foreign type
+        msg = f"samples hold what a cache cannot hold ({error})"
+        raise Unkeepable(msg) from error
     return b"".join([_HEAD.pack(len(head)), head, *buffers])
 
 
@@ -61,10 +66,10 @@ def _built(value: Any, buffers: list[bytes]) -> Any:  # noqa: ANN401
         return ["b", _put(value, buffers)]
     if (kind is np.ndarray or isinstance(value, np.generic)) and not value.dtype.hasobject:
         return _array("a" if kind is np.ndarray else "s", value, buffers)
-    if kind is torch.Tensor and value.layout is torch.strided and value.device.type == "cpu" and not value.requires_grad:
+    if kind is torch.Tensor and _is_numbers(value):
         return _tensor(value, buffers)
     if isinstance(value, Image.Image) and value.mode in _MODES:
-        return ["i", value.mode, list(value.size), _put(value.tobytes(), buffers)]
+        return ["i", value.mode, list(value.size), _put(value.tobytes(), buffers), _info(value, buffers)]
     msg = f"samples hold a {kind.__module__}.{kind.__qualname__}, which a cache cannot hold"
     raise Unkeepable(msg)
 
@@ -74,16 +79,36 @@ def _put(data: bytes, buffers: list[bytes]) -> int:
     return len(data)
 
 
+def _is_numbers(value: torch.Tensor) -> bool:
+    """Whether a tensor is numbers in memory and nothing else."""
+    return value.layout is torch.strided and value.device.type == "cpu" and not (value.requires_grad or value.is_quantized)
+
+
+def _info(image: Image.Image, buffers: list[bytes]) -> dict[str, Any]:
+    """What an image says besides its pixels, as far as it can be held: later steps may turn it as its EXIF says."""
+    found: dict[str, Any] = {}
+    for name, value in image.info.items():
+        own: list[bytes] = []
+        with suppress(Unkeepable):
+            found[str(name)] = _built(value, own)
+            buffers += own
+    return found
+
+
 def _array(letter: str, value: Any, buffers: list[bytes]) -> list[Any]:  # noqa: ANN401 - an array or a scalar
-    if value.dtype.names is not None:
-        msg = "samples hold arrays of records, which a cache cannot hold"
+    if np.dtype(value.dtype.str) != value.dtype:  # records, and types that numpy does not know by itself
+        msg = f"samples hold arrays of {value.dtype}, which a cache cannot hold"
         raise Unkeepable(msg)
     plain = np.ascontiguousarray(value)
     return [letter, plain.dtype.str, list(np.shape(value)), _put(plain.tobytes(), buffers)]
 
 
 def _tensor(value: torch.Tensor, buffers: list[bytes]) -> list[Any]:
-    flat = value.contiguous().view(-1).view(torch.uint8) if value.numel() else torch.empty(0, dtype=torch.uint8)
+    flat = (
+        value.resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
+        if value.numel()
+        else torch.empty(0, dtype=torch.uint8)
+    )
     name = str(value.dtype).removeprefix("torch.")
     return ["T", name, list(value.shape), _put(flat.numpy().tobytes(), buffers)]
 
@@ -111,8 +136,10 @@ def _tensor_again(rest: list[Any], take: Callable[[int], memoryview]) -> torch.T
 
 
 def _image_again(rest: list[Any], take: Callable[[int], memoryview]) -> Image.Image:
-    mode, size, count = rest
-    return Image.frombytes(mode, tuple(size), bytes(take(count)))
+    mode, size, count, info = rest
+    image = Image.frombytes(mode, tuple(size), bytes(take(count)))
+    image.info.update((name, _rebuilt(each, take)) for name, each in info.items())
+    return image
 
 
 _REBUILT: dict[str, Callable[[list[Any], Callable[[int], memoryview]], Any]] = {

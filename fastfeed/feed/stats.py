@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from torch.utils.data import IterableDataset, IterDataPipe
 
 from fastfeed.errors import UsageError
-from fastfeed.feed.cachestats import CacheStats, cache_stats
+from fastfeed.feed.cachestats import CacheStats, cache_stats, filled_behind
 from fastfeed.feed.collecting import Collector, Slow, Totals
 from fastfeed.feed.figures import ERROR, Sketch
 from fastfeed.feed.naming import sample_id
@@ -200,7 +200,7 @@ def told(collector: Collector, loader: Source, since: str) -> LoaderStats:
 def stats_of(totals: Totals, loader: Source, *, since: str, epochs: int) -> LoaderStats:
     """Totals as a record; the loader knows names, and what on_error does."""
     dataset, on_error = loader.dataset, loader.on_error
-    cache, counters = cache_stats(totals.counters)
+    cache, counters = cache_stats(totals.counters, filled_behind(dataset))
     streams = isinstance(dataset, IterableDataset)
     wait_seconds, tolerated = totals.wait.total * _NS, totals.tolerated
     skipped = tolerated if on_error == "skip" else 0

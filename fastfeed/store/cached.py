@@ -30,8 +30,10 @@ HITS, HIT_BYTES, HIT_NS = "cache hits", "cache hit bytes", "cache hit ns"
 MISSES, MISS_BYTES = "cache misses", "cache miss bytes"
 FETCHED_BYTES, FETCH_NS = "cache fetched bytes", "cache fetch ns"
 DAMAGED = "cache damaged"
-COUNTERS = HITS, HIT_BYTES, HIT_NS, MISSES, MISS_BYTES, FETCHED_BYTES, FETCH_NS, DAMAGED
-"""Counted by fastfeed.trace.count: reads, their bytes and time; what came from the store behind; blocks that were damaged."""
+RECHECKS, PURGES = "cache rechecks", "cache purges"
+COUNTERS = HITS, HIT_BYTES, HIT_NS, MISSES, MISS_BYTES, FETCHED_BYTES, FETCH_NS, DAMAGED, RECHECKS, PURGES
+"""Counted by fastfeed.trace.count: reads, their bytes and time; what came from the store behind; blocks that were damaged;
+samples that were made again to compare them (feed/keeping.py), and how often one differed."""
 
 
 class _Part(NamedTuple):
@@ -66,6 +68,7 @@ class CachedStore:
         *self._starts, self._blocks = accumulate((-(-sizes[name] // BLOCK_BYTES) for name in self._names), initial=0)
         self._firsts = dict(zip(self._names, self._starts, strict=True))
         self._full_until = 0.0
+        self.entries = self._blocks
         self.filling: object | None = None
         """What fills it in the background (filling.py), and ends with it."""
 
@@ -203,11 +206,7 @@ class CachedStore:
                 LOG.warning("block %d of %s in the cache may be damaged: it is forgotten, and read again", block, name)
 
     def fill_from(self, number: int) -> int | None:
-        """Fetch a block, if it is not kept yet; the number of the next one, None where there is none, or no room.
-
-        Args:
-            number: Of the block; they count through the files, from 0.
-        """
+        """As Fillable's: a block. They count through the files."""
         found = self._block(number)
         if found is None or self.shelf is None:
             return None

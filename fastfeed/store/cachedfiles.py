@@ -5,8 +5,11 @@ A file that is kept is what it was when it was read; that it is still the file t
 
 import logging
 import time
+from collections.abc import Collection
+from contextlib import suppress
 
 from fastfeed.archive.catalog import Place
+from fastfeed.errors import FastfeedError
 from fastfeed.store.cached import (
     DAMAGED,
     FETCH_NS,
@@ -39,7 +42,11 @@ class CachedFileReader(FileReader):
     def __init__(self, files: FileCatalog, shelf: Shelf, room: Room) -> None:
         super().__init__(files)
         self.shelf: Shelf | None = shelf
-        self.room = room
+        self.room, self.entries = room, len(files)
+        self.fields: Collection[str] = files.fields
+        """Which files of a sample are read; the others need not be there."""
+        self.filling: object | None = None
+        """What fills it in the background (filling.py), and ends with it."""
         self._full_until = 0.0
 
     def read_part(self, position: int, place: Place, start: int, stop: int) -> bytes:
@@ -104,6 +111,24 @@ class CachedFileReader(FileReader):
         except (OSError, CacheUnusable) as error:
             self._give_up(error)
         return data if data is not None else self._fetched(position, place, place.start, place.stop)
+
+    def fill_from(self, number: int) -> int | None:
+        """As Fillable's: the files of a sample. Of those that cannot be read whoever wants them is told."""
+        if number >= self.entries:
+            return None
+        for place in self.files.places(number):
+            shelf = self.shelf
+            if shelf is None:
+                return None
+            if place.field not in self.fields or shelf.find(place.row) is not None:
+                continue
+            if not shelf.has_room(place.stop - place.start, self.room):
+                return None
+            with suppress(FastfeedError):
+                self._fetched_and_kept(shelf, number, place)
+            if time.monotonic() < self._full_until:
+                return None
+        return number + 1
 
     def _give_up(self, error: Exception) -> None:
         """Read on without a cache."""

@@ -94,6 +94,9 @@ class CacheFolder:
                 raise CacheUnusable(msg) from None
             raise
         except OSError as error:
+            if error.errno == errno.ENOTDIR and not os.path.isdir(base):
+                msg = f"{base} cannot be used: it is no folder"
+                raise CacheUnusable(msg) from error
             why = "it is a link, or no folder" if error.errno in {errno.ELOOP, errno.ENOTDIR} else error.strerror
             msg = f"{self.path} cannot be used: {why}"
             raise CacheUnusable(msg) from error

@@ -21,7 +21,9 @@ VERSION = 1
 """Of what lies in a cache."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - what is there is proven to be this user's alone
 LEAST_BYTES = 16 << 20
-"""A cache that must be smaller than this and than the data is none."""
+"""A cache that must be smaller than this and than the data, since there is no more room, is none."""
+LEAST_ASKED_BYTES = 1 << 20
+"""A size that was named is taken at its word; but less than this, and than the data, is no size ("8" for "8GiB")."""
 SHARED_RESERVE_BYTES = 256 << 20
 """Of a place that is memory at least so much, and a quarter of it, is left to batches of loaders and to others."""
 DISK_RESERVE_BYTES, MOST_DISK_RESERVE_BYTES = 1 << 30, 10 << 30
@@ -39,6 +41,8 @@ class Spot:
     free_bytes: int
     taken_bytes: int = 0
     """By caches of this user that are there."""
+    own_bytes: int = 0
+    """Of those, by the very cache."""
     is_there: bool = False
     """Whether the very cache is there already."""
     holds_data: bool = False
@@ -50,6 +54,10 @@ class Spot:
     def is_memory(self) -> bool:
         """Whether what lies there is memory."""
         return self.system.family == "memory"
+
+    def part_bytes(self, budget_bytes: int) -> int:
+        """What other caches of this user leave of a budget to this one."""
+        return max(0, budget_bytes - (self.taken_bytes - self.own_bytes))
 
     def reserve_bytes(self, asked: Cache) -> int:
         """What is left free there."""
@@ -150,10 +158,10 @@ def spot_of(folder: str, name: str, device: int | None) -> Spot:
         why = f"{folder} cannot be used: {error.strerror}"
         return Spot(folder=folder, system=system, size_bytes=0, free_bytes=0, problem=why)
     problem: str | None = None
-    taken, there = 0, False
+    taken, mine, there = 0, 0, False
     try:
         own = CacheFolder(folder, make=False)
-        taken, there = own.used_bytes(), name in own.names()
+        taken, mine, there = own.used_bytes(), own.size_bytes(name), name in own.names()
     except FileNotFoundError:
         if not os.access(folder, os.W_OK | os.X_OK):
             problem = f"{folder} may not be written to"
@@ -161,7 +169,8 @@ def spot_of(folder: str, name: str, device: int | None) -> Spot:
         problem = str(error)
     return Spot(
         folder=folder, system=system, size_bytes=facts.f_blocks * facts.f_frsize, free_bytes=facts.f_bavail * facts.f_frsize,
-        taken_bytes=taken, is_there=there, holds_data=device is not None and _device(folder) == device, problem=problem,
+        taken_bytes=taken, own_bytes=mine, is_there=there, problem=problem,
+        holds_data=device is not None and _device(folder) == device,
     )  # fmt: skip
 
 
@@ -235,10 +244,17 @@ def _room(asked: Cache, spot: Spot, facts: CacheFacts) -> tuple[Room | None, str
     grant = max(0, grant)
     budget = spot.taken_bytes + grant
     if asked.budget_bytes is not None and asked.budget_bytes <= budget:
-        budget, why = asked.budget_bytes, "as asked for"
+        budget, why = asked.budget_bytes, _asked(spot)
+        if not spot.is_there and spot.part_bytes(budget) < min(LEAST_ASKED_BYTES, facts.data_bytes):
+            return None, f"{format_size(budget)} {why}: too little for a cache"
     if not spot.is_there and grant < min(LEAST_BYTES, facts.data_bytes):
         return None, f"{why}: too little room for a cache"
     return Room(budget, reserve_bytes=reserve, memory_bytes=left, is_memory=spot.is_memory), why
+
+
+def _asked(spot: Spot) -> str:
+    others = spot.taken_bytes - spot.own_bytes
+    return "as asked for" + (f", of which other caches of yours in {spot.folder} take {format_size(others)}" if others else "")
 
 
 def _space(spot: Spot, reserve_bytes: int) -> str:
@@ -246,14 +262,15 @@ def _space(spot: Spot, reserve_bytes: int) -> str:
     text += f"{format_size(reserve_bytes)} of it for "
     if not spot.is_memory:
         return f"{text}others"
-    hint = " (docker run --shm-size makes it larger)" if spot.size_bytes < 2 * SHARED_RESERVE_BYTES else ""
+    small = spot.folder == SHARED_MEMORY and spot.size_bytes < 2 * SHARED_RESERVE_BYTES
+    hint = " (docker run --shm-size makes it larger)" if small else ""
     return f"{text}batches and others{hint}"
 
 
 def _told(spot: Spot, room: Room, facts: CacheFacts, why: str) -> str:
     where = f"{spot.folder} ({'memory' if spot.is_memory else spot.system.type})"
-    if room.budget_bytes >= facts.data_bytes:
+    part = spot.part_bytes(room.budget_bytes)
+    if part >= facts.data_bytes:
         return f"cache in {where}: all {format_size(facts.data_bytes)} of the data ({why})"
-    part = room.budget_bytes / facts.data_bytes
-    whole = f"of {format_size(facts.data_bytes)}, so about {part:.0%} of the reads from the second epoch on"
-    return f"cache in {where}: up to {format_size(room.budget_bytes)} {whole} ({why})"
+    whole = f"of {format_size(facts.data_bytes)}, so about {part / facts.data_bytes:.0%} of the reads from the second epoch on"
+    return f"cache in {where}: up to {format_size(part)} {whole} ({why})"

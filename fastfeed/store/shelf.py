@@ -190,7 +190,9 @@ class Shelf:
                 return None
             at = os.fstat(self._data).st_size
             try:
-                os.posix_fallocate(self._data, at, size)
+                os.posix_fallocate(
+                    self._data, at, size or 1
+                )  # an empty entry, as of an empty file: no room is refused as a size
             except OSError as error:
                 if error.errno in _FULL:
                     return None

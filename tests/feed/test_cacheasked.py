@@ -1,13 +1,15 @@
 """DataLoader(cache=): which datasets have it, and what others are told."""
 
 import gc
+import os
 import sys
 import time
 from pathlib import Path
 
 import pytest
+import torch
 from caching import caches_in, folder_of
-from helpers import pack_photos
+from helpers import make_photos, pack_photos
 from loading import printed
 from torch.utils.data import Dataset, Subset
 
@@ -15,6 +17,7 @@ import fastfeed
 from fastfeed import DataLoader
 from fastfeed.errors import UsageError
 from fastfeed.feed.cacheasked import use_cache
+from fastfeed.store.filling import Filled
 
 
 class Flat(Dataset[int]):
@@ -58,6 +61,17 @@ def test_other_datasets_are_refused_where_a_size_is_given(place: Path, caplog):
     assert said.startswith("no cache: cache keeps the bytes of") and "fastfeed.cached(dataset, ...)" in said
 
 
+def when_filled(loader: DataLoader) -> Filled:
+    """What the background has fetched once there is no more for it to do."""
+    deadline = time.monotonic() + 60
+    while True:
+        cache = loader.stats().cache
+        assert cache is not None and cache.filled is not None and time.monotonic() < deadline
+        if cache.filled.state not in {"it begins", "it goes on"}:
+            return cache.filled
+        time.sleep(0.005)
+
+
 def test_values_that_do_not_fit(tmp_path: Path, place: Path):
     dataset = fastfeed.open(pack_photos(tmp_path))
     for wrong in ("much", "8 parsecs", 0, -1, 1.5):
@@ -73,12 +87,14 @@ def test_plan_and_stats_tell(tmp_path: Path, place: Path):
     loader = DataLoader(dataset, 2, num_workers=0, cache="8MiB", cache_dir=place)
     assert (loader.cache, loader.cache_dir) == ("8MiB", place)
     assert f"cache in {place}" in str(loader.plan) and "(as asked for)" in str(loader.plan)
+    assert "reads were hits" not in str(loader.plan)
     for _ in range(2):
         list(loader)
     stats = loader.stats()
     assert stats.cache is not None and stats.cache.hits + stats.cache.misses == 12 and stats.cache.misses < 6
     assert stats.cache.fetched_bytes in {0, sum(path.stat().st_size for path in (tmp_path / "packed").glob("*.tar"))}
     assert stats.to_json()["cache"]["hits"] == stats.cache.hits and "reads were hits" in str(stats)
+    assert f"\n  {loader.stats().cache}" in str(loader.plan) and "12 reads were hits" in str(loader.plan)
     last = loader.stats("epoch").cache
     assert last is not None and (last.hits, last.misses) == (6, 0)
 
@@ -129,10 +145,70 @@ def test_it_is_filled_in_the_background_from_the_first_pass_on(tmp_path: Path, p
     data = folder_of(place) / name / "data"
     assert data.stat().st_size == 0
     list(loader)
-    whole, deadline = sum(shard.stat().st_size for shard in path.glob("*.tar")), time.monotonic() + 60
-    while data.stat().st_size < whole:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    whole = sum(shard.stat().st_size for shard in path.glob("*.tar"))
+    found = when_filled(loader)
+    assert data.stat().st_size == whole and found.fetched_bytes in {
+        whole // 2,
+        whole,
+    }  # a reader fetched the other block, or was late
+    assert str(found) in str(loader.stats()) and str(found) in str(loader.plan)
     del loader, dataset
+    gc.collect()
+    assert not list(place.iterdir())
+
+
+def test_plain_files_are_filled_as_well(tmp_path: Path, place: Path):
+    folder = make_photos(tmp_path / "photos")
+    dataset = fastfeed.open(folder, transform=lambda image: 0, cache="8MiB", cache_dir=place)
+    loader = DataLoader(Subset(dataset, [0]), num_workers=0)
+    assert dataset.filled is None
+    list(loader)
+    found = when_filled(loader)
+    assert found.state == "it came to the end" and found.pieces in {5, 6}
+    (name,) = caches_in(place)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    assert (folder_of(place) / name / "data").stat().st_size == size
+    for path in folder.rglob("*"):  # all of them are kept
+        if path.is_file():
+            path.unlink()
+    assert sum(len(targets) for _, targets in DataLoader(dataset, 2, num_workers=0)) == 6
+    del loader, dataset
+    gc.collect()
+    assert not list(place.iterdir())
+
+
+class Squares(Dataset[int]):
+    """Samples that are heavy to make, written down with the process that made them."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+
+    def __getitem__(self, index: int) -> int:
+        with open(self.log, "a", encoding="ascii") as file:
+            file.write(f"{os.getpid()} {index}\n")
+        return index * index
+
+    def __len__(self) -> int:
+        return 300
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_samples_of_others_are_filled_beside_workers_as_far_as_they_are_wanted(tmp_path: Path, place: Path, workers):
+    squares, context = Squares(tmp_path / "log"), "fork" if workers else None
+    kept = fastfeed.cached(squares, "sample", cache="8MiB", cache_dir=place)
+    wanted = list(range(299, 99, -1))
+    tried = len(squares.log.read_text().splitlines())
+    loader = DataLoader(Subset(kept, wanted), 50, num_workers=workers, multiprocessing_context=context, seed=1)
+    assert torch.cat(list(loader)).tolist() == [index * index for index in wanted]
+    if not workers:
+        assert kept.filled is None  # no workers means no process at all
+        return
+    assert when_filled(loader).state == "it came to the end"
+    made = [tuple(map(int, line.split())) for line in squares.log.read_text().splitlines()[tried:]]
+    assert os.getpid() not in {process for process, _ in made} and {index for _, index in made} == set(wanted)
+    assert torch.cat(list(loader)).tolist() == [index * index for index in wanted]
+    stats = loader.stats("epoch").cache
+    assert stats is not None and (stats.hits, stats.misses) == (200, 0)
+    del loader, kept
     gc.collect()
     assert not list(place.iterdir())

@@ -59,6 +59,14 @@ def test_sums_over_workers_are_exact():
     assert sum(sums.make_seconds for sums in found.workers.values()) == pytest.approx(25.0)
 
 
+def test_counters_of_all_epochs_are_there_at_any_time():
+    collector = Collector()
+    for amount in (2, 3):
+        collector.begin()
+        collector.delivered(delivery(0, counters={"hits": amount}))
+    assert collector.counters == {"hits": 5}
+
+
 def test_the_slowest_samples_of_all_batches():
     found = collected(*[delivery(number, worker=number % 2) for number in range(50)]).totals(epoch_only=True)
     tables = np.concatenate([table_of(number)[:, 0] for number in range(50)])

@@ -1,9 +1,11 @@
 """fastfeed.cached: any dataset's samples with and without it, shared by processes, believed only as long as they are true."""
 
+import logging
 import os
 import pickle
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +14,36 @@ import torch
 from caching import caches_in, folder_of, other_process
 from helpers import make_photos, pack_photos
 from loading import printed
+from torch.utils.data import DataLoader as TorchDataLoader
+from torchvision.datasets import ImageFolder
 
 import fastfeed
 from fastfeed import DataLoader
 from fastfeed.errors import UsageError
 from fastfeed.feed import keeping
 from fastfeed.feed.prefix import TRIALS
+from fastfeed.trace import reading_epoch
 
 
 class Heavy(torch.utils.data.Dataset[Any]):
     """Samples that are heavy to make, each of which is written down."""
 
     def __init__(self, log: Path, transform: Any = None, factor: int = 2) -> None:
-        self.log, self.transform, self.factor = str(log), transform, factor
+        # In two parts: a file that is named and that changes all the while would make it another dataset each time.
+        self.log, self.transform, self.factor = os.path.split(log), transform, factor
 
     def __len__(self) -> int:
         return 80
 
     def __getitem__(self, index: int) -> Any:
-        with open(self.log, "a", encoding="ascii") as file:
+        with open(os.path.join(*self.log), "a", encoding="ascii") as file:
             file.write(f"{index}\n")
         sample = {"number": index, "values": torch.arange(20) * index * self.factor}
         return sample if self.transform is None else self.transform(sample)
+
+
+def values(samples: list[dict[str, Any]]) -> list[int]:
+    return [int(sample["values"][1]) for sample in samples]
 
 
 def noisy(sample: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +62,7 @@ def made(log: Path) -> int:
 
 
 def test_each_sample_is_made_once_and_random_steps_each_time(tmp_path: Path, place: Path, monkeypatch):
-    monkeypatch.setattr(keeping, "RECHECK_EVERY", 10**9)
+    monkeypatch.setattr(keeping, "LEAST_RECHECKS", 1)
     heavy = Heavy(tmp_path / "log", noisy)
     dataset = fastfeed.cached(heavy, cache="8MiB", cache_dir=place)
     assert str(dataset.cache).startswith(f"cache in {place}") and len(caches_in(place)) == 1
@@ -84,20 +94,148 @@ def test_other_attributes_functions_and_versions_have_other_caches(tmp_path: Pat
     assert names[0] == names[1] and len(set(names)) == 4 == len(caches_in(place))
 
 
-def test_what_has_changed_is_found_and_nothing_kept_is_believed_any_more(tmp_path: Path, place: Path, caplog, monkeypatch):
-    monkeypatch.setattr(keeping, "RECHECK_EVERY", 5)
+def test_what_has_changed_is_found_and_nothing_kept_is_believed_any_more(tmp_path: Path, place: Path, caplog):
     heavy = Heavy(tmp_path / "log")
     dataset = fastfeed.cached(heavy, "sample", cache="8MiB", cache_dir=place)
     for index in range(80):
         dataset[index]
-    assert dataset[3]["values"][1] == 6
     heavy.factor = 10  # behind its back
-    found = [int(dataset[index]["values"][1]) for index in range(1, 80)]
-    assert found[4:] == [index * 10 for index in range(5, 80)]
+    with reading_epoch(3):
+        found = [int(dataset[index]["values"][1]) for index in range(80)]
+    assert found == [index * 2 for index in range(3)] + [index * 10 for index in range(3, 80)]
     assert "is not what was kept of it" in caplog.text and "the cache was emptied" in caplog.text
     assert not caches_in(place)  # this was its only user
     other = fastfeed.cached(Heavy(tmp_path / "log"), "sample", cache="8MiB", cache_dir=place)
     assert [int(other[index]["values"][1]) for index in range(80)] == [index * 2 for index in range(80)]
+
+
+def read_anew(log: Path, before: int) -> list[int]:
+    """Which samples were made since so many were."""
+    return sorted(map(int, log.read_text().split()[before:]))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_each_epoch_others_are_compared_whatever_the_number_of_workers(tmp_path: Path, place: Path, workers):
+    log = tmp_path / "log"
+    kept = fastfeed.cached(Heavy(log), "sample", cache="8MiB", cache_dir=place)
+    loader = DataLoader(kept, 4, shuffle=True, seed=1, num_workers=workers, multiprocessing_context="fork" if workers else None)
+    list(loader)
+    for epoch in (1, 2, 11):
+        loader.set_epoch(epoch)
+        before = made(log)
+        list(loader)
+        assert read_anew(log, before) == list(range(epoch % 10, 80, 10))
+        stats = loader.stats("epoch").cache
+        assert stats is not None and (stats.rechecks, stats.purges, stats.hits) == (8, 0, 80)
+
+
+def test_without_a_loader_of_ours_some_are_compared_as_well(tmp_path: Path, place: Path):
+    log = tmp_path / "log"
+    kept = fastfeed.cached(Heavy(log), "sample", cache="8MiB", cache_dir=place)
+    list(TorchDataLoader(kept, 4, collate_fn=len))
+    found = []
+    for _ in range(2):
+        before = made(log)
+        list(TorchDataLoader(kept, 4, collate_fn=len))
+        found.append(read_anew(log, before))
+    assert [len(again) for again in found] == [8, 8] and not set(found[0]) & set(found[1])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sample_that_differs_empties_the_cache_and_it_is_said(tmp_path: Path, place: Path, workers):
+    heavy, said = Heavy(tmp_path / "log"), logging.FileHandler(tmp_path / "said")  # of all processes
+    kept = fastfeed.cached(heavy, "sample", cache="8MiB", cache_dir=place)
+    context = "fork" if workers else None
+    loader = DataLoader(kept, 4, num_workers=workers, multiprocessing_context=context, collate_fn=values)
+    list(loader)
+    while kept.filled is not None and kept.filled.state in {"it begins", "it goes on"}:
+        time.sleep(0.005)
+    heavy.factor = 10
+    keeping.LOG.addHandler(said)
+    try:
+        list(loader)
+        stats = loader.stats("epoch").cache
+        assert stats is not None and 1 <= stats.purges <= max(1, workers)
+        assert "emptied" in str(loader.stats())
+        assert (tmp_path / "said").read_text().count("and the cache was emptied; samples are made without it") == stats.purges
+        assert [value for batch in loader for value in batch] == [index * 10 for index in range(80)]
+    finally:
+        keeping.LOG.removeHandler(said)
+        said.close()
+
+
+class Opened:
+    """Begins a stream at the first sample, as datasets do whose file no two processes may share; one sample is random."""
+
+    def __init__(self, rare: int = -1) -> None:
+        self.rare = rare
+        self.stream: Any = None
+
+    def __len__(self) -> int:
+        return 1000
+
+    def __getitem__(self, index: int) -> Any:
+        self.stream = self.stream or iter(number for number in range(5))
+        return index, torch.rand(2) if index == self.rare else torch.zeros(2)
+
+
+def test_what_a_dataset_opens_at_its_first_sample_is_not_open_when_workers_are_forked(place: Path):
+    kept = [fastfeed.cached(Opened(), "sample", cache="8MiB", cache_dir=place) for _ in range(2)]
+    assert kept[0].dataset.stream is None and kept[0].cache.name == kept[1].cache.name
+    assert kept[0][3][0] == 3 and kept[0].dataset.stream is not None
+
+
+def test_a_sample_that_is_random_is_not_kept_however_rare_it_is(place: Path, caplog):
+    plain = Opened(rare=777)
+    kept = fastfeed.cached(plain, "sample", cache="8MiB", cache_dir=place)
+    found = []
+    for dataset in (plain, kept, kept):
+        torch.manual_seed(3)
+        found.append([dataset[index][1].tolist() for index in range(770, 780)] + torch.rand(1).tolist())
+    assert found[0] == found[1] == found[2]
+    (record,) = caplog.records
+    assert "sample 777 is not kept: it draws random numbers (torch)" in record.getMessage()
+
+
+def test_data_that_is_replaced_has_another_cache(tmp_path: Path, place: Path):
+    make_photos(tmp_path / "photos")
+
+    def name(root: Path) -> str:
+        return fastfeed.cached(ImageFolder(root), "sample", cache="8MiB", cache_dir=place).cache.name
+
+    before = name(tmp_path / "photos")
+    assert before == name(tmp_path / "photos")
+    file = next((tmp_path / "photos").rglob("*.jpg"))
+    shutil.copy2(file, tmp_path / "copy")
+    os.replace(tmp_path / "copy", file)
+    assert name(tmp_path / "photos") != before
+
+
+def test_programs_in_other_folders_have_other_caches_where_nothing_says_where_data_is(tmp_path: Path, place: Path, monkeypatch):
+    names = []
+    for folder in ("one", "two", "one"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / folder)
+        names.append(fastfeed.cached(["a.jpg", "b.jpg"], "sample", cache="8MiB", cache_dir=place).cache.name)
+    assert names[0] == names[2] != names[1]
+
+
+def test_what_cannot_be_looked_into_is_said(place: Path):
+    dataset = Opened()
+    assert dataset[0][0] == 0
+    kept = fastfeed.cached(dataset, "sample", cache="8MiB", cache_dir=place)
+    assert "only this process and its workers use it: nobody can look into builtins.generator" in kept.told[-1]
+
+
+@pytest.mark.parametrize("wrong", ["photos", Path("photos"), None, iter([1])], ids=["text", "path", "none", "iterator"])
+def test_what_is_no_dataset_of_positions_is_told(wrong):
+    with pytest.raises(UsageError, match="keeps samples of an object with a length and positions"):
+        fastfeed.cached(wrong, "sample")
+
+
+def test_nothing_is_kept_if_it_is_not_asked_for(place: Path):
+    kept = fastfeed.cached([1, 2], "sample", cache=None)
+    assert [kept[0], kept[1]] == [1, 2] and kept.told == ("no cache: none was asked for",) and not list(place.iterdir())
 
 
 def test_damage_is_found_before_it_is_used(tmp_path: Path, place: Path):
@@ -178,7 +316,7 @@ def test_pickles_join_the_same_cache(tmp_path: Path, place: Path):
         dataset[index]
     other, before = pickle.loads(pickle.dumps(dataset)), made(tmp_path / "log")
     assert [other[index]["number"] for index in range(80)] == list(range(80))
-    assert made(tmp_path / "log") <= before + 1 and len(caches_in(place)) == 1
+    assert made(tmp_path / "log") == before + 8 and len(caches_in(place)) == 1
 
 
 SHARED = """
@@ -245,7 +383,7 @@ def test_two_programs_make_each_sample_once(tmp_path: Path, place: Path, monkeyp
             process.stdin.write("go\n")
             process.stdin.flush()
         assert [process.stdout.readline() for process in (one, two) if process.stdout] == ["done\n"] * 2
-        assert 80 <= made(log) - before <= 80 + 2
+        assert 80 <= made(log) - before <= 80 + 8 + 8  # compared
         one.kill()
         one.wait()
         two.communicate()

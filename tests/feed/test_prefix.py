@@ -15,7 +15,7 @@ from torchvision.transforms import CenterCrop, Compose, Lambda, RandomCrop, Resi
 
 import fastfeed
 from fastfeed.errors import UsageError
-from fastfeed.feed.prefix import Parts, parts_of, prove
+from fastfeed.feed.prefix import Parts, made, parts_of, prove
 
 
 class Made:
@@ -87,11 +87,47 @@ class More(Made):
         return super().__getitem__(index) * 2
 
 
+def test_a_sample_is_made_and_what_is_drawn_for_it_is_told():
+    dataset = Made(lambda index: index if index < 5 else torch.rand(1).item())
+    assert made(dataset, 3) == (3, "") and made(dataset, 5)[1] == "torch"
+
+
 def test_parts_that_are_not_the_whole_are_refused():
     dataset = More(lambda index: index + 1, lambda value: value + 1)
     with pytest.raises(UsageError, match="do not give what the dataset gives"):
         prove(dataset, parts_of(dataset, "transform"))
     assert prove(dataset, parts_of(dataset, "sample"))
+
+
+class Named(Made):
+    """Calls its transform by names, as albumentations wants it."""
+
+    def __getitem__(self, index: int) -> Any:
+        sample: Any = {"image": index, "mask": 1}
+        transform: Any = self.transform
+        return sample if transform is None else transform(**sample)
+
+
+class Always(Made):
+    """Calls its transform without looking whether there is one."""
+
+    def __getitem__(self, index: int) -> Any:
+        assert self.transform is not None
+        return self.transform(index)
+
+
+@pytest.mark.parametrize(("kind", "transform"), [(Named, lambda image, mask: image + mask), (Always, lambda value: value)])
+def test_a_dataset_that_cannot_be_taken_apart_is_told(kind, transform):
+    dataset = kind(int, transform)
+    with pytest.raises(UsageError, match=r"cannot be taken apart at its transform: there is (TypeError|AssertionError)"):
+        prove(dataset, parts_of(dataset, "transform"))
+    assert len(prove(dataset, parts_of(dataset, "sample"))) == 64
+
+
+def test_errors_of_the_dataset_are_its_own():
+    dataset = Made(lambda index: 1 // (index - 50), lambda value: value)
+    with pytest.raises(ZeroDivisionError):
+        prove(dataset, parts_of(dataset, "transform"))
 
 
 def test_what_cannot_be_kept_is_named():

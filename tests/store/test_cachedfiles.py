@@ -53,6 +53,19 @@ def first(files: PlainFiles) -> Place:
     return next(iter(files.places(0)))
 
 
+def test_empty_files_are_kept_as_any_other(tmp_path: Path, place: Path):
+    (tmp_path / "texts").mkdir()
+    for number in range(4):
+        (tmp_path / "texts" / f"{number}.txt").write_bytes(b"x" * (number % 2))
+    files = FolderRecipe(str(tmp_path / "texts")).files()
+    reader = reader_of(files, place)
+    assert all_of(reader) == [b"", b"x", b"", b"x"]
+    shutil.rmtree(files.root)
+    assert all_of(reader) == [b"", b"x", b"", b"x"]
+    assert reader.shelf is not None
+    reader.shelf.close()
+
+
 def test_files_are_read_once(reader: CachedFileReader, files: PlainFiles):
     expected = all_of(FileReader(files))
     assert all_of(reader) == expected
@@ -96,6 +109,33 @@ def test_without_room_files_are_read_each_time(files: PlainFiles, place: Path):
     expected = all_of(FileReader(files))
     assert all_of(reader) == expected == all_of(reader)
     assert reader.shelf is not None and all(reader.shelf.find(number) is None for number in range(8))
+    reader.shelf.close()
+
+
+def test_filling_goes_through_the_files_in_order_and_past_those_that_are_gone(reader: CachedFileReader, files: PlainFiles):
+    expected, shelf = all_of(FileReader(files)), reader.shelf
+    assert shelf is not None and reader.entries == 4
+    lost = [place.row for place in files.places(1)]
+    for place in files.places(1):
+        os.rename(os.path.join(files.root, place.shard), os.path.join(files.root, place.shard + ".gone"))
+    number: int | None = 0
+    while number is not None and number < 4:
+        number = reader.fill_from(number)
+    assert number == 4 and reader.fill_from(4) is None
+    assert [row for row in range(8) if shelf.find(row) is None] == lost
+    for place in files.places(1):
+        os.rename(os.path.join(files.root, place.shard + ".gone"), os.path.join(files.root, place.shard))
+    assert all_of(reader) == expected
+
+
+def test_filling_keeps_only_what_is_read_and_ends_where_there_is_no_room(files: PlainFiles, place: Path):
+    reader = reader_of(files, place)
+    assert reader.shelf is not None
+    reader.fields = [first(files).field]
+    assert reader.fill_from(0) == 1
+    assert [reader.shelf.find(own.row) is not None for own in files.places(0)] == [True, False]
+    reader.room = Room(1)
+    assert reader.fill_from(0) == 1 and reader.fill_from(1) is None
     reader.shelf.close()
 
 

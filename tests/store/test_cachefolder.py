@@ -66,6 +66,8 @@ def test_links_and_files_in_its_place_are_not_used(tmp_path: Path):
     folder_of(tmp_path).write_text("")
     with pytest.raises(CacheUnusable, match="it is a link, or no folder"):
         CacheFolder(str(tmp_path))
+    with pytest.raises(CacheUnusable, match=rf"^{folder_of(tmp_path)} cannot be used: it is no folder"):
+        CacheFolder(str(folder_of(tmp_path)))
 
 
 def test_a_folder_that_is_exchanged_later_is_not_followed(tmp_path: Path):

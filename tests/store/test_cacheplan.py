@@ -88,6 +88,7 @@ def test_shared_memory_of_64_mib_is_too_small_and_the_disk_takes_over():
     for budget in ("auto", "8GiB"):
         alone = planned(budget, spots=[small])
         assert alone.folder is None and "--shm-size" in str(alone) and str(alone).startswith("no cache: 64.0 MiB free")
+    assert "--shm-size" not in str(planned(spots=[with_(small, folder="/mnt/small")]))
 
 
 def test_a_tight_control_group_makes_the_disk_take_over():
@@ -122,9 +123,27 @@ def test_of_a_disk_a_tenth_within_bounds_is_left_and_the_least_where_a_size_was_
 
 
 def test_what_is_there_already_counts_and_is_joined_however_full_it_is():
-    full = with_(SHM, free_bytes=GIB, taken_bytes=40 * GIB, is_there=True)
+    full = with_(SHM, free_bytes=GIB, taken_bytes=40 * GIB, own_bytes=40 * GIB, is_there=True)
     assert planned(spots=[full]).folder == "/dev/shm" and planned(spots=[full]).room.budget_bytes == 40 * GIB
     assert planned(spots=[with_(full, is_there=False)]).folder is None
+
+
+def test_what_other_caches_take_of_a_size_is_told_and_is_not_promised():
+    others = with_(SHM, taken_bytes=30 * GIB)
+    assert str(planned("50GiB", spots=[others])) == (
+        "cache in /dev/shm (memory): up to 20.0 GiB of 40.0 GiB, so about 50% of the reads from the second epoch on "
+        "(as asked for, of which other caches of yours in /dev/shm take 30.0 GiB)"
+    )
+    joined = with_(SHM, taken_bytes=30 * GIB, own_bytes=30 * GIB, is_there=True)
+    assert ": all 40.0 GiB of the data (as asked for)" in str(planned("50GiB", spots=[joined]))
+    none = planned("30GiB", spots=[others])
+    assert none.folder is None and "30.0 GiB as asked for, of which other caches" in str(none)
+
+
+@pytest.mark.parametrize("budget", [8, "1000kB"])
+def test_a_size_without_its_unit_is_no_cache(budget):
+    assert str(planned(budget)).endswith("as asked for: too little for a cache") and planned("1MiB").folder
+    assert planned(budget, data_bytes=8).folder
 
 
 def test_names_tell_data_and_kinds_apart_and_nothing_else():
@@ -146,7 +165,8 @@ def test_a_real_place(tmp_path: Path):
     lease = Lease(str(tmp_path), NAME, 8, about={})
     os.pwrite(lease.data, bytes(5000), 0)
     spot = spot_of(str(tmp_path), NAME, None)
-    assert spot.taken_bytes >= 5000 and spot.is_there and not spot.holds_data
+    assert spot.taken_bytes == spot.own_bytes >= 5000 and spot.is_there and not spot.holds_data
+    assert spot_of(str(tmp_path), "0" * 32, None).own_bytes == 0
     lease.close()
     folder_of(tmp_path).mkdir(mode=0o755)
     assert "may be entered by others" in (spot_of(str(tmp_path), NAME, None).problem or "")

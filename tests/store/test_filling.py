@@ -50,6 +50,9 @@ def test_all_of_it_in_order(tmp_path: Path):
     assert [(name, start) for name, start, _ in inner.asked] == [
         *(("a", number * BLOCK_BYTES) for number in range(5)), ("b", 0), ("b", BLOCK_BYTES),
     ]  # fmt: skip
+    found = filling.filled
+    assert (found.pieces, found.fetched_bytes, found.state) == (7, sum(SIZES.values()), "it came to the end")
+    assert str(found).startswith("7 pieces, 6.0 MiB, fetched in the background in ")
     assert store.read("b", 5, BLOCK_BYTES + 1) == inner.files["b"][5:] and len(inner.asked) == 7
 
 
@@ -80,10 +83,41 @@ def test_it_can_be_stopped_and_ends_where_there_is_no_room(tmp_path: Path):
     inner.gate.set()
     filling = Filling(store)
     until(lambda: not filling.runs)
-    assert 1 <= len(inner.asked) <= 3
+    assert 1 <= len(inner.asked) <= 3 and filling.filled.state == "it ended where there was no more room"
     filling.stop()
     filling.stop()
     assert not filling.runs
+
+
+class Busy:
+    """Ten pieces, each of so many seconds of processor time and of waiting."""
+
+    entries = 10
+
+    def __init__(self, shelf: Shelf, busy_seconds: float, waits_seconds: float) -> None:
+        self.shelf, self.busy_seconds, self.waits_seconds = shelf, busy_seconds, waits_seconds
+
+    def fill_from(self, number: int) -> int | None:
+        began = time.thread_time()
+        while time.thread_time() - began < self.busy_seconds:
+            pass
+        time.sleep(self.waits_seconds)
+        return number + 1 if number < self.entries else None
+
+
+def test_it_rests_as_its_share_of_a_processor_asks_for_and_not_where_it_has_waited(tmp_path: Path):
+    shelf, rests = Shelf(Lease(str(tmp_path), NAME, 1, about={})), []
+
+    def is_ended(seconds: float) -> bool:
+        rests.append(seconds)
+        return False
+
+    for busy_seconds, waits_seconds in ((0.01, 0.0), (0.001, 0.1)):
+        module.fill(lambda: Busy(shelf, busy_seconds, waits_seconds), [0] * module.SUMS, is_ended, share=0.1)  # noqa: B023
+    between = [seconds for seconds in rests if seconds], rests[-10:]
+    assert len(between[0]) >= 10 and all(0 < seconds < 1 for seconds in between[0][:10])
+    assert not any(between[1])
+    shelf.close()
 
 
 TURNS = """
@@ -104,7 +138,7 @@ def test_one_process_at_a_time_and_another_takes_over(tmp_path: Path, monkeypatc
         inner.gate.set()
         filling = Filling(store)
         time.sleep(0.1)
-        assert filling.runs and not inner.asked
+        assert filling.runs and not inner.asked and filling.filled.state == "another process does it"
         process.kill()
         process.wait()
         until(lambda: not filling.runs)

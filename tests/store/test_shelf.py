@@ -77,6 +77,14 @@ def test_data_that_was_cut_is_no_bus_error(tmp_path: Path, shelf: Shelf):
     assert not shelf.is_whole(entry)
 
 
+def test_an_empty_entry_is_one(tmp_path: Path, shelf: Shelf):
+    for number in (3, 4):
+        assert shelf.put(number, b"", LARGE) and content(shelf, number) == b""
+    assert shelf.put(5, b"five", LARGE) and shelf.put(6, b"", LARGE)
+    entry = shelf.find(4)
+    assert entry is not None and shelf.is_whole(entry) and content(opened(tmp_path), 5) == b"five"
+
+
 def test_dropped_is_gone(shelf: Shelf):
     assert shelf.put(3, b"three", LARGE)
     shelf.drop(3)
