@@ -3,16 +3,15 @@
 import copy
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 
-from fastfeed.errors import NotResumable, UsageError
 from fastfeed.feed.autotune import Autotune, Ear, tuned
 from fastfeed.feed.cacheasked import fill_behind, use_cache
 from fastfeed.feed.caching import CacheWish
@@ -25,9 +24,8 @@ from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.indexed import IndexedPass
 from fastfeed.feed.inner import InnerOptions, in_order_option
 from fastfeed.feed.judged import Judges
-from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.planning import PlannedLoader, planner_of, raise_descriptors, request_of
-from fastfeed.feed.position import Position, why_none
+from fastfeed.feed.position import RESUMPTION, Position, PositionedLoader
 from fastfeed.feed.ranks import Distributed
 from fastfeed.feed.seeds import drawn_base
 from fastfeed.feed.skipping import Skip
@@ -38,11 +36,10 @@ from fastfeed.feed.switches import plain_plan, prove_batches, prove_rng, prove_s
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.warned import tell_of_generators, tell_of_ranks
 
-_RESUMPTION = ("state_dict", "load_state_dict")
 LOG = logging.getLogger("fastfeed.loader")
 
 
-class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two are laid out alike (feed/standin.py)
+class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torch's first: laid out alike (feed/standin.py)
     """A torch DataLoader: its arguments, their order, meaning, errors and attributes; what is left out is decided.
 
     Two modes of random numbers. *Torch mode*, where num_workers is given and neither seed nor rng asks for more: order,
@@ -333,12 +330,6 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         return False
 
     @property
-    def _own(self) -> OrderSampler | None:
-        """The order of ours that is drawn from: the sampler, or what a batch sampler draws from."""
-        given = drawn_from(self.sampler, self.batch_sampler)
-        return given if isinstance(given, OrderSampler) else None
-
-    @property
     def epoch(self) -> int:
         """The epoch that is being read, or was read last; -1 before the first."""
         own = self._own
@@ -350,50 +341,12 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         self._watch.named()
         set_epoch(self.sampler, self.batch_sampler, epoch)
 
-    # ------------------------------------------------------------------------------------------------ index and validity
-    @property
-    def valid(self) -> torch.Tensor:
-        """Which samples of the batch that was handed out last are no padding; bool, shape (samples,). See distributed."""
-        handed = None if self._position is None else self._position.handed
-        if self._position is None or handed is None or not handed.batches:
-            msg = "valid is of the last batch of a loader with an order of its own (seed= or distributed=)"
-            raise UsageError(msg)
-        return torch.from_numpy(self._position.order.share.valid(handed.start, handed.start + handed.count))
-
-    # ------------------------------------------------------------------------------------------------ resumption
-    if TYPE_CHECKING:
-
-        def state_dict(self) -> dict[str, Any]:
-            """As Position.state_dict, which it is where there are positions."""
-
-        def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-            """As Position.load_state_dict."""
-
-    else:  # the class has no such methods: by typing's rules each of its instances would have them
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-            """An attribute that is not there; of the two above it is said why."""
-            why = self._unresumable() if name in _RESUMPTION and "sampler" in self.__dict__ else None
-            if why is not None:
-                raise why
-            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(msg, name=name, obj=self)
-
-    def _show_position(self) -> None:
-        """Have state_dict and load_state_dict where there are positions; those of a subclass are its own business."""
-        if self._position is not None and self._unresumable() is None:
-            own = {name: getattr(self._position, name) for name in _RESUMPTION if not hasattr(type(self), name)}
-            self.__dict__.update(own)
-
-    def _unresumable(self) -> NotResumable | None:
-        """Why there are no positions; None where there are."""
-        return why_none(self._own, disabled=self.disabled, sorts=self.in_order or not self.num_workers)
-
+    # ------------------------------------------------------------------------------------------------ pickling
     def __getstate__(self) -> dict[str, Any]:
         """Without the workers that are kept, as torch's would be if it could be pickled with them."""
         running = dict.fromkeys(("_engine", "_streaming", "_passage", "_autotune"))
         state = {**self.__dict__, **running, "_collector": Collector(), "_position": copy.copy(self._position)}
-        return {name: value for name, value in state.items() if name not in _RESUMPTION}
+        return {name: value for name, value in state.items() if name not in RESUMPTION}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
