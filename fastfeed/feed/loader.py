@@ -4,7 +4,6 @@ import copy
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from types import GenericAlias
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from fastfeed.feed.cacheasked import fill_behind, use_cache
 from fastfeed.feed.caching import CacheWish
 from fastfeed.feed.collecting import Collector
 from fastfeed.feed.dataset import PackedDataset
+from fastfeed.feed.device import Device, DeviceSide, side_of
 from fastfeed.feed.drawing import Asked, EpochWatch, drawn_from, sampler_of, set_epoch
 from fastfeed.feed.engine import Draw, Engine
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
@@ -27,6 +27,7 @@ from fastfeed.feed.judged import Judges
 from fastfeed.feed.planning import PlannedLoader, planner_of, raise_descriptors, request_of
 from fastfeed.feed.position import RESUMPTION, Position, PositionedLoader
 from fastfeed.feed.ranks import Distributed
+from fastfeed.feed.receiving import Receiver
 from fastfeed.feed.seeds import drawn_base
 from fastfeed.feed.skipping import Skip
 from fastfeed.feed.stats import LoaderStats, told
@@ -91,6 +92,10 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torc
         record: Take the times that stats() tells, at less than 1 % of the time of batches of a few milliseconds or more.
         audit: Judge samples by these times at the end of each epoch, log which are slow, and write a report (JSONL) to this
             file; True is fastfeed-audit.jsonl. The command fastfeed audit looks closer.
+        device: Where batches come: "cuda", "cuda:1", a torch.device. They are moved ahead of their turn on a side stream, and
+            images that a packed dataset writes whole cross as bytes (feed/device.py). "cuda" is LOCAL_RANK's device where that
+            is set, else the current one; without CUDA batches stay on the CPU, with a warning.
+        device_decode: "cpu": what decodes images where there is a device.
         cache: Have the dataset's bytes kept between epochs, for all ranks and workers on this machine: as fastfeed.open has it.
         cache_dir: Where.
 
@@ -98,6 +103,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torc
         ValueError: As torch's; UsageError, which is one, for options of ours.
     """
 
+    _device_side: DeviceSide | None = None
     _autotune: Autotune | None = None
     """From the first pass on, where there is something to tune."""
 
@@ -136,6 +142,8 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torc
         audit: "bool | str | os.PathLike[str]" = False,
         batch_transform: Callable[[Any], Any] | None = None,
         channels_last: bool = False,
+        device: Device = None,
+        device_decode: str = "cpu",
         cache: CacheWish = None,
         cache_dir: "str | os.PathLike[str] | None" = None,
     ) -> None:
@@ -143,13 +151,14 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torc
         prove_batches(batch_transform, channels_last=channels_last, batched=batch_size is not None or batch_sampler is not None)
         of_samples = {"rng": rng == "sample", "on_error": on_error != "raise", "with_index": with_index, "audit": bool(audit)}
         prove_stream(dataset, of_samples)
+        self.device, self.device_decode, self._device_side = device, device_decode, side_of(device, device_decode, dataset)
         prove_policy(
             on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error
         )
         switch = switches({
             "on_error": on_error != "raise", "with_index": with_index, "rng='sample'": rng == "sample",
             "distributed='exact'": distributed == "exact", "batch_transform": batch_transform is not None,
-            "channels_last": channels_last,
+            "channels_last": channels_last, "device": device is not None,
         })  # fmt: skip
         given, asked = switch.workers(num_workers, autotune=autotune)
         self.disabled, self.autotune = switch.disabled, asked is None
@@ -157,9 +166,8 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torc
         self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
         self.with_index, self.hang_seconds, self.skip, self.record = with_index, hang_seconds, skip, record
-        self.batch_transform, self.channels_last = batch_transform, channels_last
+        self.batch_transform, self.channels_last, self.cache, self.cache_dir = batch_transform, channels_last, cache, cache_dir
         self.audit, self._judges = audit, Judges(audit, record=record)
-        self.cache, self.cache_dir = cache, cache_dir
         use_cache(dataset, None if self.disabled else cache, None if self.disabled else cache_dir)
         ours = sampler_of(dataset, Asked(
             sampler=sampler, batch_sampler=batch_sampler, shuffle=bool(shuffle), drop_last=drop_last, generator=generator,
@@ -169,7 +177,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torc
             "prefetch_factor": prefetch_factor, "pin_memory": pin_memory, "persistent_workers": persistent_workers,
             "multiprocessing_context": multiprocessing_context,
         }  # fmt: skip
-        request = replace(request_of(dataset, batch_size, given, options), override=switch.gives_way)
+        request = request_of(dataset, batch_size, given, options, moved=bool(self._device_side), override=switch.gives_way)
         self._planner = planner_of(
             dataset, request, own=isinstance(dataset, PackedDataset), block_order=shuffle_mode == "block",
             torch_numbers=self.rng == "torch",
@@ -199,13 +207,15 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torc
         if isinstance(self.dataset, IterableDataset):
             stream = iter(self._stream())
             stream.collector = self._collector.begin() if self.record else None
+            stream.conveyor = None if self._device_side is None else self._device_side.conveyor()
             return stream
         self._tell()
         self._epoch += 1
         self._watch.begin(drawn_from(self.sampler, self.batch_sampler), moves=self.rng == "sample")
         heard = [self._collector.begin(), *self._judges.begin(self.dataset)] if self.record else []
         caps = self.error_caps or ErrorCaps()
-        begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), caps, [*heard, *ears])
+        receiver = Receiver if self._device_side is None else self._device_side.receiver
+        begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), caps, [*heard, *ears], receiver)
         for ear in ears:
             ear.follow(begun)
         if self._position is not None:
@@ -315,7 +325,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torc
         return FetchRules(
             batched=self.batch_sampler is not None, collate=self.collate_fn, on_error=self.on_error, replace=replace,
             record=self.record, passage=self._passage, tuned=self._autotune is not None, batch_transform=self.batch_transform,
-            channels_last=self.channels_last,
+            channels_last=self.channels_last, raw=self._device_side is not None and self.batch_transform is None,
         )  # fmt: skip
 
     @property
