@@ -88,6 +88,16 @@ def is_disabled(environment: Mapping[str, str] = os.environ) -> bool:
     return text == "1"
 
 
+def local_rank(environment: Mapping[str, str] = os.environ) -> int | None:
+    """LOCAL_RANK: which process of this job on this machine it is, as torchrun says; None where nobody does.
+
+    Args:
+        environment: The environment, as at the time of the call.
+    """
+    text = environment.get("LOCAL_RANK", "").strip()
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
 _ALONE = "nothing in the environment tells of other ranks"
 
 

@@ -77,6 +77,8 @@ class WorkerRequest:
     """Whether the engine can send batches as bytes through pipes, past /dev/shm."""
     stream: bool = False
     """The number of workers is 0 since the dataset is a stream, not because it was given."""
+    moved: bool = False
+    """Whether we move batches onto a device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,13 @@ class Engine:
         self._last: weakref.ref[EpochIterator] | None = None
 
     def epoch(  # noqa: PLR0917
-        self, options: InnerOptions, rules: FetchRules, draw: Draw, caps: ErrorCaps, listeners: Sequence[Listener] = ()
+        self,
+        options: InnerOptions,
+        rules: FetchRules,
+        draw: Draw,
+        caps: ErrorCaps,
+        listeners: Sequence[Listener] = (),
+        receiver: "Receivers" = Receiver,
     ) -> "EpochIterator":
         """Begin a pass; persistent workers of the last pass go on if nothing has changed."""
         made = self._kept
@@ -73,13 +79,13 @@ class Engine:
         made.loader.generator = draw.generator
         shift = _started(made, ahead)
         if not options.persistent_workers:
-            return EpochIterator(self, shift, caps, listeners)
+            return EpochIterator(self, shift, caps, listeners, receiver)
         self._kept = made
         last = None if self._last is None else self._last()
         if last is not None and last.made is made:  # as in torch, a loader with persistent workers has one iterator
-            last.begin(shift, caps, listeners)
+            last.begin(shift, caps, listeners, receiver)
             return last
-        begun = EpochIterator(self, shift, caps, listeners)
+        begun = EpochIterator(self, shift, caps, listeners, receiver)
         self._last = weakref.ref(begun)
         return begun
 
@@ -160,6 +166,10 @@ def _started(made: Made, ahead: Ahead | None) -> Shift:
     return Shift(made, inner, ahead, time.monotonic() - began)
 
 
+Receivers = Callable[[Shifts], Receiver]
+"""Makes what a pass takes its batches from."""
+
+
 @dataclass(slots=True)
 class Handed:
     """What one pass has handed out. It outlives the pass, whose end ends the workers."""
@@ -178,17 +188,26 @@ class Handed:
 class EpochIterator:
     """One pass over the data: what ``iter(loader)`` gives."""
 
-    def __init__(self, engine: Engine, shift: Shift, caps: ErrorCaps, listeners: Sequence[Listener] = ()) -> None:
+    def __init__(  # noqa: PLR0917
+        self,
+        engine: Engine,
+        shift: Shift,
+        caps: ErrorCaps,
+        listeners: Sequence[Listener] = (),
+        receiver: "Receivers" = Receiver,
+    ) -> None:
         self._engine = engine
-        self.begin(shift, caps, listeners)
+        self.begin(shift, caps, listeners, receiver)
 
-    def begin(self, shift: Shift, caps: ErrorCaps, listeners: Sequence[Listener] = ()) -> None:
+    def begin(
+        self, shift: Shift, caps: ErrorCaps, listeners: Sequence[Listener] = (), receiver: "Receivers" = Receiver
+    ) -> None:
         """A pass begins, with an inner loader that was started."""
-        self._listeners = listeners
+        self._listeners, self._receivers = listeners, receiver
         self._given: float | None = None
         """When the batch before was handed out."""
         self._shifts = Shifts(shift)
-        self._receiver = Receiver(self._shifts)
+        self._receiver = receiver(self._shifts)
         self._options = shift.made.options
         self._wish: Wish | None = None
         self._then: Callable[[Resized], None] = _nobody
@@ -324,7 +343,7 @@ class EpochIterator:
         self.close()
         made.order.begin_anew()
         self._shifts = Shifts(_started(made, _ahead(made.options)))
-        self._receiver = Receiver(self._shifts)
+        self._receiver = self._receivers(self._shifts)
         self._pass = made.order.current
 
     def _lost(self, error: RuntimeError) -> WorkerLost:

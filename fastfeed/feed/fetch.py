@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, default_collate, get_worker_info
 
-from fastfeed.feed.decode.whole import MakesBatches, Memory, WholeBatch
+from fastfeed.feed.decode.whole import MakesBatches, Memory, Unfinished, WholeBatch
 from fastfeed.feed.lastaxis import channels_last, memory_with_channels_last
 from fastfeed.feed.naming import plain_index
 from fastfeed.feed.passage import Passage
@@ -116,6 +116,8 @@ class FetchRules:
     """Whether images lie in batches with channels last."""
     batch_transform: Callable[[Any], Any] | None = None
     """What is done to each batch behind collate."""
+    raw: bool = False
+    """Whether images may stay bytes, for who gets the batch to finish: Answer.unfinished. Not with a batch_transform."""
 
 
 def _contiguous(memory: Callable[..., torch.Tensor]) -> Memory:
@@ -135,6 +137,8 @@ class Fetcher:
         self.dataset, self.rules, self.whereabouts = dataset, rules, whereabouts
         self.worker = MAIN
         self._recording = Recording() if rules.record else None
+        self._unfinished: Unfinished | None = None
+        """Of the batch that is fetched."""
         self._log: Log | None = None
         """Of the batch that is fetched; None where it is not recorded."""
         self.original: Exception | None = None
@@ -156,6 +160,7 @@ class Fetcher:
             self.whereabouts.begin(self.worker, task.number)
         failures: list[Failure] = []
         recorded: Recorded = (None, None)
+        self._unfinished = None
         if self._recording is None:
             data = self._kept(task, failures)
         else:
@@ -170,7 +175,7 @@ class Fetcher:
         times = clock.stop(self.worker, data, recorded)
         if self.rules.passage is not None and self.worker != MAIN and not isinstance(data, Failure):
             data = self._sent(self.rules.passage, data, task, times)
-        return Answer(task.number, data, failures, times)
+        return Answer(task.number, data, failures, times, self._unfinished)
 
     def _sent(self, passage: Passage, data: Any, task: BatchTask, times: BatchTimes) -> Any:  # noqa: ANN401 - as Passage.sent
         try:
@@ -199,6 +204,7 @@ class Fetcher:
             if isinstance(samples, WholeBatch):
                 collate = WholeBatch.collated
             collated = collate(samples) if log is None else log.collated(collate, samples)
+            self._unfinished = samples.unfinished if isinstance(samples, WholeBatch) else None
             if self.rules.channels_last:
                 collated = channels_last(collated)
             if self.rules.batch_transform is not None:
@@ -247,7 +253,7 @@ class Fetcher:
 
         memory = torch.empty if self.rules.passage is None or self.worker == MAIN else self.rules.passage.memory
         own = partial(memory_with_channels_last, memory) if self.rules.channels_last else _contiguous(memory)
-        make = partial(base.make_batch, indices, begin, own)
+        make = partial(base.make_batch, indices, begin, own, raw=self.rules.raw)
         self._at(WHOLE)
         try:
             return make() if self._log is None else self._log.together(make, asked)

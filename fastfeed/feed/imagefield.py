@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import torch
+
 from fastfeed.archive.catalog import Place
 from fastfeed.feed import select
 from fastfeed.feed.decode.images import Images
@@ -83,13 +85,14 @@ class ImageField(MakesBatches):
         known = self.images or self._images
         return ("images are decoded by Pillow, whole: they have no transform",) if known is None else known.told()
 
-    def make_batch(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
+    def make_batch(self, indices: Sequence[int], begin: Begin, memory: Memory, *, raw: bool = False) -> WholeBatch | None:
         """Samples of a batch, each image written where the batch lies; for loaders of ours (feed/decode/whole.py).
 
         Args:
             indices: Positions.
             begin: Is called before each sample, with its place in the batch.
             memory: Gives the memory of the batch.
+            raw: Leave images as bytes, as MakesBatches has it.
 
         Raises:
             NoSuchPosition: As __getitems__.
@@ -108,12 +111,13 @@ class ImageField(MakesBatches):
         with recorder.span("read", asked[0]):
             payloads = self._reader.read_batch(wanted, fleeting=True)
         shape, dtype = images.batch
-        made = memory((len(asked), *shape), dtype)
-        batch = WholeBatch(made, field if self._pair_image is None else 0)
+        levels = images.levels if raw else None
+        made = memory((len(asked), *shape), dtype if levels is None else torch.uint8)
+        batch = WholeBatch(made, field if self._pair_image is None else 0, levels)
         pixels = made.numpy()
         for number, (at, (position, places), data) in enumerate(zip(asked, wanted, payloads, strict=True)):
             begin(number)
-            put = partial(images.put, pixels[number])
+            put = partial(images.put, pixels[number], raw=levels is not None)
             batch.samples.append(self._sample(at, position, zip(places, data, strict=True), recorder, put))
         return batch
 

@@ -3,21 +3,20 @@
 import copy
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, IterableDataset, IterDataPipe, Sampler
 
-from fastfeed.errors import NotResumable, UsageError
 from fastfeed.feed.autotune import Autotune, Ear, tuned
 from fastfeed.feed.cacheasked import fill_behind, use_cache
 from fastfeed.feed.caching import CacheWish
 from fastfeed.feed.collecting import Collector
 from fastfeed.feed.dataset import PackedDataset
+from fastfeed.feed.device import Device, DeviceSide, side_of
 from fastfeed.feed.drawing import Asked, EpochWatch, drawn_from, sampler_of, set_epoch
 from fastfeed.feed.engine import Draw, Engine
 from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
@@ -25,10 +24,10 @@ from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.indexed import IndexedPass
 from fastfeed.feed.inner import InnerOptions, in_order_option
 from fastfeed.feed.judged import Judges
-from fastfeed.feed.order import OrderSampler
 from fastfeed.feed.planning import PlannedLoader, planner_of, raise_descriptors, request_of
-from fastfeed.feed.position import Position, why_none
+from fastfeed.feed.position import RESUMPTION, Position, PositionedLoader
 from fastfeed.feed.ranks import Distributed
+from fastfeed.feed.receiving import Receiver
 from fastfeed.feed.seeds import drawn_base
 from fastfeed.feed.skipping import Skip
 from fastfeed.feed.stats import LoaderStats, told
@@ -38,11 +37,10 @@ from fastfeed.feed.switches import plain_plan, prove_batches, prove_rng, prove_s
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.warned import tell_of_generators, tell_of_ranks
 
-_RESUMPTION = ("state_dict", "load_state_dict")
 LOG = logging.getLogger("fastfeed.loader")
 
 
-class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two are laid out alike (feed/standin.py)
+class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torch's first: laid out alike (feed/standin.py)
     """A torch DataLoader: its arguments, their order, meaning, errors and attributes; what is left out is decided.
 
     Two modes of random numbers. *Torch mode*, where num_workers is given and neither seed nor rng asks for more: order,
@@ -94,6 +92,10 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         record: Take the times that stats() tells, at less than 1 % of the time of batches of a few milliseconds or more.
         audit: Judge samples by these times at the end of each epoch, log which are slow, and write a report (JSONL) to this
             file; True is fastfeed-audit.jsonl. The command fastfeed audit looks closer.
+        device: Where batches come: "cuda", "cuda:1", a torch.device. They are moved ahead of their turn on a side stream, and
+            images that a packed dataset writes whole cross as bytes (feed/device.py). "cuda" is LOCAL_RANK's device where that
+            is set, else the current one; without CUDA batches stay on the CPU, with a warning.
+        device_decode: "cpu": what decodes images where there is a device.
         cache: Have the dataset's bytes kept between epochs, for all ranks and workers on this machine: as fastfeed.open has it.
         cache_dir: Where.
 
@@ -101,6 +103,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         ValueError: As torch's; UsageError, which is one, for options of ours.
     """
 
+    _device_side: DeviceSide | None = None
     _autotune: Autotune | None = None
     """From the first pass on, where there is something to tune."""
 
@@ -139,6 +142,8 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         audit: "bool | str | os.PathLike[str]" = False,
         batch_transform: Callable[[Any], Any] | None = None,
         channels_last: bool = False,
+        device: Device = None,
+        device_decode: str = "cpu",
         cache: CacheWish = None,
         cache_dir: "str | os.PathLike[str] | None" = None,
     ) -> None:
@@ -146,13 +151,14 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         prove_batches(batch_transform, channels_last=channels_last, batched=batch_size is not None or batch_sampler is not None)
         of_samples = {"rng": rng == "sample", "on_error": on_error != "raise", "with_index": with_index, "audit": bool(audit)}
         prove_stream(dataset, of_samples)
+        self.device, self.device_decode, self._device_side = device, device_decode, side_of(device, device_decode, dataset)
         prove_policy(
             on_error, shuffles=bool(shuffle) or sampler is not None or batch_sampler is not None, forced=force_on_error
         )
         switch = switches({
             "on_error": on_error != "raise", "with_index": with_index, "rng='sample'": rng == "sample",
             "distributed='exact'": distributed == "exact", "batch_transform": batch_transform is not None,
-            "channels_last": channels_last,
+            "channels_last": channels_last, "device": device is not None,
         })  # fmt: skip
         given, asked = switch.workers(num_workers, autotune=autotune)
         self.disabled, self.autotune = switch.disabled, asked is None
@@ -160,9 +166,8 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         self.seed, self.distributed, self.shuffle_mode = seed, distributed, shuffle_mode
         self.on_error, self.force_on_error, self.error_caps = on_error, force_on_error, error_caps
         self.with_index, self.hang_seconds, self.skip, self.record = with_index, hang_seconds, skip, record
-        self.batch_transform, self.channels_last = batch_transform, channels_last
+        self.batch_transform, self.channels_last, self.cache, self.cache_dir = batch_transform, channels_last, cache, cache_dir
         self.audit, self._judges = audit, Judges(audit, record=record)
-        self.cache, self.cache_dir = cache, cache_dir
         use_cache(dataset, None if self.disabled else cache, None if self.disabled else cache_dir)
         ours = sampler_of(dataset, Asked(
             sampler=sampler, batch_sampler=batch_sampler, shuffle=bool(shuffle), drop_last=drop_last, generator=generator,
@@ -172,7 +177,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
             "prefetch_factor": prefetch_factor, "pin_memory": pin_memory, "persistent_workers": persistent_workers,
             "multiprocessing_context": multiprocessing_context,
         }  # fmt: skip
-        request = replace(request_of(dataset, batch_size, given, options), override=switch.gives_way)
+        request = request_of(dataset, batch_size, given, options, moved=bool(self._device_side), override=switch.gives_way)
         self._planner = planner_of(
             dataset, request, own=isinstance(dataset, PackedDataset), block_order=shuffle_mode == "block",
             torch_numbers=self.rng == "torch",
@@ -202,6 +207,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         if isinstance(self.dataset, IterableDataset):
             stream = iter(self._stream())
             stream.collector = self._collector.begin() if self.record else None
+            stream.conveyor = None if self._device_side is None else self._device_side.conveyor()
             return stream
         self._tell()
         fill_behind(self)
@@ -209,7 +215,8 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         self._watch.begin(drawn_from(self.sampler, self.batch_sampler), moves=self.rng == "sample")
         heard = [self._collector.begin(), *self._judges.begin(self.dataset)] if self.record else []
         caps = self.error_caps or ErrorCaps()
-        begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), caps, [*heard, *ears])
+        receiver = Receiver if self._device_side is None else self._device_side.receiver
+        begun = self._running().epoch(self._inner_options(), self._rules(), self._draw(), caps, [*heard, *ears], receiver)
         for ear in ears:
             ear.follow(begun)
         if self._position is not None:
@@ -318,7 +325,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         return FetchRules(
             batched=self.batch_sampler is not None, collate=self.collate_fn, on_error=self.on_error, replace=replace,
             record=self.record, passage=self._passage, tuned=self._autotune is not None, batch_transform=self.batch_transform,
-            channels_last=self.channels_last,
+            channels_last=self.channels_last, raw=self._device_side is not None and self.batch_transform is None,
         )  # fmt: skip
 
     @property
@@ -333,12 +340,6 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         return False
 
     @property
-    def _own(self) -> OrderSampler | None:
-        """The order of ours that is drawn from: the sampler, or what a batch sampler draws from."""
-        given = drawn_from(self.sampler, self.batch_sampler)
-        return given if isinstance(given, OrderSampler) else None
-
-    @property
     def epoch(self) -> int:
         """The epoch that is being read, or was read last; -1 before the first."""
         own = self._own
@@ -350,50 +351,12 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader):  # torch's first: the two
         self._watch.named()
         set_epoch(self.sampler, self.batch_sampler, epoch)
 
-    # ------------------------------------------------------------------------------------------------ index and validity
-    @property
-    def valid(self) -> torch.Tensor:
-        """Which samples of the batch that was handed out last are no padding; bool, shape (samples,). See distributed."""
-        handed = None if self._position is None else self._position.handed
-        if self._position is None or handed is None or not handed.batches:
-            msg = "valid is of the last batch of a loader with an order of its own (seed= or distributed=)"
-            raise UsageError(msg)
-        return torch.from_numpy(self._position.order.share.valid(handed.start, handed.start + handed.count))
-
-    # ------------------------------------------------------------------------------------------------ resumption
-    if TYPE_CHECKING:
-
-        def state_dict(self) -> dict[str, Any]:
-            """As Position.state_dict, which it is where there are positions."""
-
-        def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-            """As Position.load_state_dict."""
-
-    else:  # the class has no such methods: by typing's rules each of its instances would have them
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-            """An attribute that is not there; of the two above it is said why."""
-            why = self._unresumable() if name in _RESUMPTION and "sampler" in self.__dict__ else None
-            if why is not None:
-                raise why
-            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(msg, name=name, obj=self)
-
-    def _show_position(self) -> None:
-        """Have state_dict and load_state_dict where there are positions; those of a subclass are its own business."""
-        if self._position is not None and self._unresumable() is None:
-            own = {name: getattr(self._position, name) for name in _RESUMPTION if not hasattr(type(self), name)}
-            self.__dict__.update(own)
-
-    def _unresumable(self) -> NotResumable | None:
-        """Why there are no positions; None where there are."""
-        return why_none(self._own, disabled=self.disabled, sorts=self.in_order or not self.num_workers)
-
+    # ------------------------------------------------------------------------------------------------ pickling
     def __getstate__(self) -> dict[str, Any]:
         """Without the workers that are kept, as torch's would be if it could be pickled with them."""
         running = dict.fromkeys(("_engine", "_streaming", "_passage", "_autotune"))
         state = {**self.__dict__, **running, "_collector": Collector(), "_position": copy.copy(self._position)}
-        return {name: value for name, value in state.items() if name not in _RESUMPTION}
+        return {name: value for name, value in state.items() if name not in RESUMPTION}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

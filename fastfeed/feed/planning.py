@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import IterableDataset, TensorDataset
 
 from fastfeed.feed.cachestats import cache_stats, filled_behind
-from fastfeed.feed.ceilings import SizingFacts, StartMethod, WorkerRequest
+from fastfeed.feed.ceilings import Option, SizingFacts, StartMethod, WorkerRequest
 from fastfeed.feed.decode.whole import Tells
 from fastfeed.feed.obstacles import against_sending, is_guarded, tensors_on
 from fastfeed.feed.passage import Passage, can_start, passage_of
@@ -26,7 +26,15 @@ from fastfeed.mounts import file_system
 LOG = logging.getLogger("fastfeed.loader")
 
 
-def request_of(dataset: Any, batch_size: Any, workers: Any, given: Mapping[str, Any]) -> WorkerRequest:  # noqa: ANN401
+def request_of(
+    dataset: Any,  # noqa: ANN401
+    batch_size: Any,  # noqa: ANN401
+    workers: Any,  # noqa: ANN401
+    given: Mapping[str, Any],
+    *,
+    moved: bool = False,
+    override: frozenset[Option] = frozenset(),
+) -> WorkerRequest:
     """What the user passed, for the planner. Values that torch refuses are left out: it says what is wrong with them.
 
     Args:
@@ -34,6 +42,8 @@ def request_of(dataset: Any, batch_size: Any, workers: Any, given: Mapping[str, 
         batch_size: As given.
         workers: As given; None where they are left to us.
         given: prefetch_factor, pin_memory, persistent_workers, multiprocessing_context: as given.
+        moved: Whether we move batches onto a device.
+        override: Options whose explicit values give way to the loader's decision.
     """
     size = None if isinstance(dataset, IterableDataset) else _length(dataset)
     batch = batch_size if isinstance(batch_size, int) and batch_size > 0 else 1
@@ -42,6 +52,8 @@ def request_of(dataset: Any, batch_size: Any, workers: Any, given: Mapping[str, 
         num_workers=None if workers is None else int(workers) if isinstance(workers, int | np.integer) and workers >= 0 else 0,
         batches=None if size is None else -(-size // batch),
         pin_memory=given["pin_memory"],
+        moved=moved,
+        override=override,
         persistent_workers=given["persistent_workers"],
         prefetch_factor=ahead if isinstance(ahead, int) and ahead > 0 else None,
         multiprocessing_context=_start_method(method),
@@ -180,7 +192,9 @@ def planner_of(
 
 
 def _without_workers(request: WorkerRequest) -> WorkerRequest:
-    return WorkerRequest(num_workers=0, pin_memory=request.pin_memory, batches=request.batches, stream=True)
+    return WorkerRequest(
+        num_workers=0, pin_memory=request.pin_memory, batches=request.batches, stream=True, moved=request.moved
+    )
 
 
 def _facts(dataset: Any, *, own: bool, block_order: bool) -> SizingFacts:  # noqa: ANN401
@@ -231,6 +245,8 @@ class PlannedLoader:
     pin_memory: bool
     _planner: Planner
     _plan: WorkerPlan
+    _device_side: Any = None
+    """A Tells of where batches go; None where they stay."""
     _passage: Passage | None = None
     """How batches go from workers to here; None before the first pass with workers."""
     _alone = False
@@ -245,6 +261,8 @@ class PlannedLoader:
             self._plan = self._planner.replanned(self._plan, self._passage)
         base, _ = behind_views(self.__dict__.get("dataset"))  # the constructor asks before it has one
         data = (*base.told, *self._told_of_cache(base)) if isinstance(base, Tells) else ()
+        if self._device_side is not None:
+            data = (*data, *self._device_side.told)
         if data != self._plan.data:
             self._plan = replace(self._plan, data=data)
         return self._plan

@@ -2,13 +2,17 @@
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from fastfeed.errors import NotResumable, UsageError
+from fastfeed.feed.drawing import drawn_from
 from fastfeed.feed.engine import EpochIterator, Handed
 from fastfeed.feed.order import OrderSampler
 
 _VERSION = 1
+RESUMPTION = ("state_dict", "load_state_dict")
 
 
 class Position:
@@ -84,3 +88,57 @@ def why_none(order: OrderSampler | None, *, disabled: bool, sorts: bool) -> NotR
         msg = "with in_order=False the batches that are handed out are no beginning of the order: there is no position"
         return NotResumable(msg, hint="Leave in_order out.")
     return None
+
+
+class PositionedLoader:
+    """What a loader knows of its position: the part of DataLoader that can be saved and gone on from."""
+
+    sampler: Any
+    batch_sampler: Any
+    disabled: bool
+    in_order: bool
+    num_workers: int
+    _position: Position | None
+
+    @property
+    def _own(self) -> OrderSampler | None:
+        """The order of ours that is drawn from: the sampler, or what a batch sampler draws from."""
+        given = drawn_from(self.sampler, self.batch_sampler)
+        return given if isinstance(given, OrderSampler) else None
+
+    @property
+    def valid(self) -> torch.Tensor:
+        """Which samples of the batch that was handed out last are no padding; bool, shape (samples,). See distributed."""
+        handed = None if self._position is None else self._position.handed
+        if self._position is None or handed is None or not handed.batches:
+            msg = "valid is of the last batch of a loader with an order of its own (seed= or distributed=)"
+            raise UsageError(msg)
+        return torch.from_numpy(self._position.order.share.valid(handed.start, handed.start + handed.count))
+
+    if TYPE_CHECKING:
+
+        def state_dict(self) -> dict[str, Any]:
+            """As Position.state_dict, which it is where there are positions."""
+
+        def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+            """As Position.load_state_dict."""
+
+    else:  # the class has no such methods: by typing's rules each of its instances would have them
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            """An attribute that is not there; of the two above it is said why."""
+            why = self._unresumable() if name in RESUMPTION and "sampler" in self.__dict__ else None
+            if why is not None:
+                raise why
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(msg, name=name, obj=self)
+
+    def _show_position(self) -> None:
+        """Have state_dict and load_state_dict where there are positions; those of a subclass are its own business."""
+        if self._position is not None and self._unresumable() is None:
+            own = {name: getattr(self._position, name) for name in RESUMPTION if not hasattr(type(self), name)}
+            self.__dict__.update(own)
+
+    def _unresumable(self) -> NotResumable | None:
+        """Why there are no positions; None where there are."""
+        return why_none(self._own, disabled=self.disabled, sorts=self.in_order or not self.num_workers)

@@ -4,10 +4,14 @@ import time
 from functools import partial
 
 from fastfeed.feed.crew import DYING_SECONDS, about_workers
+from fastfeed.feed.inner import has_arrived
 from fastfeed.feed.naming import indices_text
 from fastfeed.feed.shifts import Shift, Shifts, hanging
 from fastfeed.feed.timing import Answer
 from fastfeed.feed.watchman import Watchman
+
+_AT_ONCE = 4
+"""So many batches are received at most when it is only looked whether one is there."""
 
 
 class Receiver:
@@ -26,8 +30,17 @@ class Receiver:
         """Batches that came before their turn."""
         self.next = 0
         """Number of the batch whose turn it is."""
-        self.broken: str | None = None
+        self._begun_ns = time.monotonic_ns()
+        self._broken: str | None = None
+
+    @property
+    def broken(self) -> str | None:
         """Why nothing more can come."""
+        return self._broken
+
+    @broken.setter
+    def broken(self, why: str | None) -> None:
+        self._broken = why
 
     def take(self) -> Answer:
         """The batch whose turn it is.
@@ -42,6 +55,41 @@ class Receiver:
         answer = self.early.pop(self.next)
         self.next += 1
         return answer
+
+    def arrived(self, held: int) -> bool:
+        """Whether take() would give a batch now, without waiting, as far as it can be told: it may be a moment before it does.
+
+        Args:
+            held: Batches that were taken and not handed out yet.
+
+        Raises:
+            Exception: As take().
+        """
+        if self.next in self.early:
+            return True
+        if len(self._pass.pending) <= held + len(self.early):
+            return False  # none is on its way
+        self._shifts.turn(self.next)
+        front = self._shifts.front
+        if self._options.in_order:
+            return self._is_made(front)
+        if not self._options.sorts:
+            return has_arrived(front.inner)
+        for _ in range(_AT_ONCE):
+            if self.next in self.early or not has_arrived(self._shifts.front.inner):
+                break
+            answer = self._receive()
+            if answer.number >= 0:
+                self._keep(answer)
+        return self.next in self.early
+
+    def _is_made(self, shift: Shift) -> bool:
+        """Whether the batch whose turn it is was made, by the table in which workers say what they are at.
+
+        With in_order, torch deals batches to workers in turn. What it receives before a batch's turn waits inside of torch.
+        """
+        workers = shift.made.crew.workers
+        return workers is not None and workers.has_made(self.next, self.next % workers.count, self._begun_ns)
 
     def greet(self, shift: Shift) -> None:
         """Take from a crew that has just taken over the answers to its tasks without work: only then it gets others."""

@@ -260,6 +260,8 @@ def _count(
 def _pinning(asked: WorkerRequest, facts: SizingFacts) -> tuple[bool, str]:
     if asked.pin_memory is not None:
         return asked.pin_memory, f"pin_memory={asked.pin_memory} was given"
+    if asked.moved:
+        return False, "no pinning by torch: batches are moved onto the device from where workers wrote them (device=)"
     gpus = facts.machine.gpus
     used = gpus.count > 0 if facts.accelerator is None else facts.accelerator
     if used:

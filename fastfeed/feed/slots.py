@@ -217,7 +217,7 @@ class _Loan:
 
     def __init__(self, memories: _Memories, table: NDArray[np.uint8], number: int) -> None:
         self._memories, self._table, self._number = weakref.ref(memories), table, number
-        self._memory = memories[number]  # as long as anybody has its address
+        self.memory = memories[number]  # as long as anybody has its address
         self._watched: list[weakref.ref[Any]] = []
         self.view: weakref.ref[NDArray[np.uint8]] | None = None
         """The array over it that tensors hold."""
@@ -226,12 +226,13 @@ class _Loan:
         self._process = os.getpid()
         """Which alone gives the slot back."""
         _LOANS.add(self)
+        _BY_ADDRESS[int(self.memory.ctypes.data)] = self
 
     def tensor(self, size_bytes: int) -> torch.Tensor:
         """A tensor over what is used of it; uint8, one axis. The tensors of one batch that see a slot share its memory."""
         view = None if self.view is None else self.view()
         if view is None:
-            view = self._memory[:size_bytes]
+            view = self.memory[:size_bytes]
             self.view = self._watch(view)
         flat = torch.from_numpy(view)
         # A tensor that moves to shared memory lets go of the array, while arrays made of it before still have the address:
@@ -255,6 +256,15 @@ class _Loan:
         if self.forked and memories is not None:
             memories.pop(self._number, None)
         self._table[self._number] = _GIVEN_UP if self.forked else _FREE
+
+
+def memory_under(tensor: torch.Tensor) -> NDArray[np.uint8] | None:
+    """The whole memory of the slot that a tensor of this process lies in; None for any other tensor.
+
+    It is the same array for all batches in the slot, and while it lives the memory stays mapped where it is.
+    """
+    loan = _BY_ADDRESS.get(tensor.untyped_storage().data_ptr())
+    return None if loan is None or loan not in _LOANS else loan.memory
 
 
 class Shelf:
@@ -312,6 +322,8 @@ def _seen_by_two() -> None:
 _KEYS = count()
 _LOANS: set[_Loan] = set()
 """What is on loan in this process, and what was in its parent when it was forked: memory that may be seen stays mapped."""
+_BY_ADDRESS: weakref.WeakValueDictionary[int, _Loan] = weakref.WeakValueDictionary()
+"""The same, by where they begin; one that was given back may be there still."""
 _SHELVES: weakref.WeakValueDictionary[int, Shelf] = weakref.WeakValueDictionary()
 # Before and after: between the two another thread may receive a batch.
 os.register_at_fork(before=_seen_by_two, after_in_parent=_seen_by_two)

@@ -9,16 +9,18 @@ from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastfeed.errors import warn
 from fastfeed.feed.crew import DYING_SECONDS, Crew, WorkerLost, about_workers, name_deaths
-from fastfeed.feed.inner import InnerLoader, in_order_option
+from fastfeed.feed.inner import InnerLoader, has_arrived, in_order_option
 from fastfeed.feed.lastaxis import channels_last
 from fastfeed.feed.passage import Passage
 from fastfeed.feed.streams import FIRST_SAMPLES, Beginnings, Progress, Stream, StreamCollate, StreamInit, Transformed
 from fastfeed.feed.tasks import TaskOrder
+from fastfeed.feed.timing import Answer
 from fastfeed.feed.watchman import Watchman
 from fastfeed.feed.workers import NOT_BEGUN, Workers
 
 if TYPE_CHECKING:
     from fastfeed.feed.collecting import Collector
+    from fastfeed.feed.conveyor import Conveyor
 
 
 class StreamCrew(Crew):
@@ -107,6 +109,8 @@ class StreamPass:
         self._broken: str | None = None
         self.collector: Collector | None = None
         """Hears of each batch."""
+        self.conveyor: Conveyor | None = None
+        """Moves batches onto a device; None where they stay."""
         self._given: float | None = None
         """When the batch before was handed out."""
         seconds = streaming.hang_seconds
@@ -131,7 +135,7 @@ class StreamPass:
         if self._watch is not None:
             self._watch.waiting()
         try:
-            batch = next(self._inner)
+            batch = next(self._inner) if self.conveyor is None else self.conveyor.next(self._take, self._arrived).data
         except (RuntimeError, OSError, EOFError) as error:
             lost = self._lost(error)
             if lost is None:
@@ -146,6 +150,13 @@ class StreamPass:
             self.collector.streamed(time.monotonic() - asked, step_seconds, batch)
             self._given = time.monotonic()
         return batch
+
+    def _take(self) -> Answer:
+        return Answer(0, next(self._inner), [])
+
+    def _arrived(self, held: int) -> bool:  # noqa: ARG002 - of several workers, whose turn it is is known to torch alone
+        """Whether the next batch could be taken without waiting, as far as can be told."""
+        return self._streaming.loader.num_workers == 1 and has_arrived(self._inner)
 
     def _lost(self, error: Exception) -> WorkerLost | None:
         """What an error says about a worker; None where it is about something else."""

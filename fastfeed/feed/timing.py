@@ -72,6 +72,8 @@ class Answer(NamedTuple):
     """Failures that were skipped or replaced."""
     times: BatchTimes | None = None
     """None where there was nothing to do."""
+    unfinished: Any = None
+    """What is still to be done to the batch where it is used, as decode.whole.Unfinished; None for nothing."""
 
 
 class Delivery(NamedTuple):

@@ -90,6 +90,17 @@ class Workers:
         batch, position = self.whereabouts.rows[worker, :2].tolist()
         return batch, position
 
+    def has_made(self, batch: int, worker: int, since_ns: int) -> bool:
+        """Whether a worker is done with a batch, or at a later one.
+
+        Args:
+            batch: Its number.
+            worker: Who makes it.
+            since_ns: Of the clock CLOCK_MONOTONIC: what a worker has turned to before is of another pass, or not told.
+        """
+        current, position, began_ns = self.whereabouts.rows[worker, :3].tolist()
+        return bool(began_ns >= since_ns and (current > batch or (current == batch and position == DONE)))
+
     @property
     def begun(self) -> bool:
         """Whether all of them have begun to work, if only on tasks without any."""

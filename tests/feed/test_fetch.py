@@ -14,7 +14,7 @@ from fastfeed.feed.timing import Answer
 def fetch(dataset, indices, worker=-1, base=None, **rules):
     fetcher = Fetcher(dataset, FetchRules(batched=True, collate=rules.pop("collate", list), **rules))
     fetcher.worker = worker
-    number, data, failures, _ = fetcher[BatchTask(4, indices, 0, base)]
+    number, data, failures, _, _ = fetcher[BatchTask(4, indices, 0, base)]
     assert number == 4
     return data, failures
 

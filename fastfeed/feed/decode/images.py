@@ -15,7 +15,8 @@ from fastfeed.feed.decode.checked import why_pillow
 from fastfeed.feed.decode.draws import States
 from fastfeed.feed.decode.fuse import Recipe
 from fastfeed.feed.decode.header import Odd, read_header
-from fastfeed.feed.decode.known import TIMM, path_of
+from fastfeed.feed.decode.known import TIMM, name_of, path_of
+from fastfeed.feed.decode.levels import Levels
 from fastfeed.feed.decode.many import Sketch
 from fastfeed.feed.decode.picture import HAS_SIMD, Picture
 from fastfeed.feed.decode.whole import WRITTEN
@@ -67,6 +68,8 @@ class Images:
         self.close = decode == "close" or (decode == "auto" and self.recipe.random)
         self._decode = decode
         self._levels: NDArray[Any] | None = None
+        self._as_levels: Levels | None = None
+        """The same, once somebody has asked."""
         self._dtype: torch.dtype | None = None
         self._default = torch.get_default_dtype()
         self._python = any(path.startswith(TIMM) for path in _paths(self.recipe))
@@ -118,13 +121,22 @@ class Images:
         assert self.recipe.shape is not None
         return (3, *self.recipe.shape), self._dtype
 
-    def put(self, out: NDArray[Any], data: bytes | memoryview, rows: Edges | None = None) -> Any:  # noqa: ANN401
+    @property
+    def levels(self) -> Levels | None:
+        """What is made of the bytes of a batch; None where they stay bytes."""
+        if self._as_levels is None and self._levels is not None:
+            own = (*self.recipe.moved, *self.recipe.to_tensor)
+            self._as_levels = Levels.found(self._levels, own, tuple(map(name_of, own)))
+        return self._as_levels
+
+    def put(self, out: NDArray[Any], data: bytes | memoryview, rows: Edges | None = None, *, raw: bool = False) -> Any:  # noqa: ANN401
         """Write the transformed image of a file into a batch.
 
         Args:
             out: As the property batch says, contiguous.
             data: The file.
             rows: Where its restart intervals begin, where that is known.
+            raw: Leave it bytes: out is uint8, and the property levels says what is to be made of it.
 
         Returns:
             WRITTEN; or an image on which steps are to be done that do not fit it, as Begun, which belongs there as well.
@@ -136,7 +148,7 @@ class Images:
             picture = Picture.of(data, rows, close=self.close, pillow=why_pillow())
             number = _done(self.recipe, picture)
             if number == len(self.recipe.fused):
-                picture.write(out, self._levels)
+                picture.write(out, None if raw else self._levels)
                 return WRITTEN
             return _begun(self.recipe, picture, number)
 

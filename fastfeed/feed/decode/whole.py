@@ -1,10 +1,12 @@
 """A batch that was written where it lies: what a dataset of ours gives a loader of ours instead of a list of samples."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import default_collate
+
+from fastfeed.feed.decode.levels import Levels
 
 Memory = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
 """From shape and dtype to a contiguous tensor, its values undefined, that nobody else has."""
@@ -14,16 +16,27 @@ WRITTEN: Any = type("Written", (), {"__slots__": ()})()
 """Stands in a sample for an image that was written into its batch."""
 
 
+class Unfinished(NamedTuple):
+    """What is still to be done to a batch, on the device where it is used."""
+
+    image: str | int
+    """Which part of the batch it is done to: a name in a dict, else a number."""
+    levels: Levels
+
+
 class WholeBatch:
     """The samples of a batch, their images in one tensor.
 
     Args:
         images: The tensor; shape (samples, 3, height, width).
         image: Which part of a sample the image is: a name where samples are dicts, else a number.
+        levels: What is still to be made of the tensor's bytes; None for nothing.
     """
 
-    def __init__(self, images: torch.Tensor, image: str | int) -> None:
-        self.images, self._image = images, image
+    def __init__(self, images: torch.Tensor, image: str | int, levels: Levels | None = None) -> None:
+        self.images, self._image, self._levels = images, image, levels
+        self.unfinished: Unfinished | None = None
+        """What is still to be done to what collated() gave last."""
         self.samples: list[Any] = []
         """Tuples or dicts, WRITTEN standing for the image."""
 
@@ -36,9 +49,11 @@ class WholeBatch:
         Raises:
             Exception: What default_collate raises, such as for images of unequal size.
         """
-        image = self._image
+        image, self.unfinished = self._image, None
         if any(sample[image] is not WRITTEN for sample in self.samples):
             return default_collate(self.separate())
+        if self._levels is not None:
+            self.unfinished = Unfinished(image, self._levels)
         first = self.samples[0]
         if isinstance(first, dict):
             others = {name: default_collate([sample[name] for sample in self.samples]) for name in first if name != image}
@@ -48,10 +63,11 @@ class WholeBatch:
 
     def separate(self) -> list[Any]:
         """As a list of samples, each with its image."""
-        image = self._image
+        image, levels = self._image, self._levels
+        images = self.images if levels is None else levels.applied(self.images)
         found: list[Any] = []
         for number, sample in enumerate(self.samples):
-            mine = self.images[number] if sample[image] is WRITTEN else sample[image]
+            mine = images[number] if sample[image] is WRITTEN else sample[image]
             if isinstance(sample, dict):
                 found.append({**sample, image: mine})
             else:
@@ -71,13 +87,14 @@ class Tells:
 class MakesBatches(Tells):
     """A dataset that can write a batch where it shall lie."""
 
-    def make_batch(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
+    def make_batch(self, indices: Sequence[int], begin: Begin, memory: Memory, *, raw: bool = False) -> WholeBatch | None:
         """The samples of a batch; None, before anything was drawn, where it cannot.
 
         Args:
             indices: Of the samples.
             begin: Called before each.
             memory: Gives the memory of the batch.
+            raw: Leave images as bytes, a quarter of floats, where what is to be made of them can be told and done elsewhere.
         """
         raise NotImplementedError
 

@@ -1,0 +1,99 @@
+"""Batches of one pass, moved onto a device before they are asked for, and handed out in their turn.
+
+There is no thread: each call for a batch takes what has come meanwhile, and begins to move it, so that the copy runs beside
+the step that follows. It waits for workers only where nothing is there to be handed out. What goes wrong ahead of its turn is
+raised in its turn.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fastfeed.feed.fetch import Failure
+from fastfeed.feed.lane import Lane, Moved
+from fastfeed.feed.timing import Answer
+
+LEAST_AHEAD = 2
+"""Batches, however large they are."""
+MOST_AHEAD = 16
+"""However small."""
+_AT_ONCE = 2
+"""Batches that one call begins to move, besides the one that it hands out: one in its place and one more."""
+
+
+class _Ready(NamedTuple):
+    """A batch that waits for its turn."""
+
+    answer: Answer
+    moved: Moved | None
+    """None for a Failure, which moves nowhere."""
+    size_bytes: int
+
+
+class _Fault(NamedTuple):
+    """What came instead of a batch."""
+
+    error: Exception
+
+
+class Conveyor:
+    """The batches of one pass.
+
+    Args:
+        lane_of: Gives the way onto the device; asked with the first batch, when workers have been started.
+    """
+
+    def __init__(self, lane_of: Callable[[], Lane]) -> None:
+        self._lane_of = lane_of
+        self._waiting: deque[_Ready | _Fault] = deque()
+        self._bytes = self._largest = 0
+
+    def __len__(self) -> int:
+        """Batches, and faults, that wait for their turn."""
+        return len(self._waiting)
+
+    def next(self, take: Callable[[], Answer], arrived: Callable[[int], bool]) -> Answer:
+        """The batch whose turn it is, on the device.
+
+        Args:
+            take: Gives the batch that comes next, and waits for it.
+            arrived: Whether it would give one without waiting, where so many are waiting for their turn.
+
+        Raises:
+            Exception: What take raised instead of this batch, or the device.
+        """
+        lane = self._lane_of()
+        lane.release()
+        if not self._waiting:
+            self._move(lane, take())
+        self._look_ahead(lane, take, arrived)
+        ready = self._waiting.popleft()
+        if isinstance(ready, _Fault):
+            raise ready.error
+        self._bytes -= ready.size_bytes
+        return ready.answer if ready.moved is None else ready.answer._replace(data=lane.hand(ready.moved), unfinished=None)
+
+    def _look_ahead(self, lane: Lane, take: Callable[[], Answer], arrived: Callable[[int], bool]) -> None:
+        for _ in range(_AT_ONCE):
+            if isinstance(self._waiting[-1], _Fault) or not self._has_room(lane):
+                return
+            try:
+                if not arrived(len(self._waiting)):
+                    return
+                self._move(lane, take())
+            except Exception as error:  # noqa: BLE001 - whatever it is, it has its turn
+                self._waiting.append(_Fault(error))
+
+    def _has_room(self, lane: Lane) -> bool:
+        count = len(self._waiting)
+        return count <= LEAST_AHEAD or (count <= MOST_AHEAD and self._bytes + self._largest <= lane.ahead_bytes)
+
+    def _move(self, lane: Lane, answer: Answer) -> None:
+        if isinstance(answer.data, Failure):
+            self._waiting.append(_Ready(answer, None, 0))
+            return
+        moved = lane.move(answer.data, answer.unfinished)
+        size_bytes = moved.size_bytes
+        self._waiting.append(_Ready(answer._replace(data=None), moved, size_bytes))
+        self._bytes += size_bytes
+        self._largest = max(self._largest, size_bytes)

@@ -1,0 +1,155 @@
+"""DataLoader(device=): what is asked for, which device that is, and a pass whose batches come there."""
+
+import os
+from typing import Any
+
+import torch
+from torch.utils.data import IterDataPipe
+
+from fastfeed.environment import local_rank
+from fastfeed.errors import UsageError, warn
+from fastfeed.feed.conveyor import LEAST_AHEAD, Conveyor
+from fastfeed.feed.decode.whole import Tells
+from fastfeed.feed.lane import Lane, lane_onto
+from fastfeed.feed.receiving import Receiver
+from fastfeed.feed.registered import registered_bytes
+from fastfeed.feed.shifts import Shifts
+from fastfeed.feed.timing import Answer
+from fastfeed.units import format_size
+
+Device = str | torch.device | None
+DEVICE_DECODES = ("cpu",)
+
+
+class DeviceSide(Tells):
+    """Of one loader: where its batches go.
+
+    Args:
+        wish: A GPU, with or without its number.
+    """
+
+    def __init__(self, wish: torch.device) -> None:
+        self._wish = wish
+        self._lane: Lane | None = None
+        self._lines: tuple[str, ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lane": None}
+
+    def lane(self) -> Lane:
+        """The way onto the device, which is settled with the first batch: then workers have been started, without CUDA."""
+        if self._lane is None or self._lane.process != os.getpid():
+            device, why = found(self._wish)
+            if device.type == "cpu":
+                warn(why)
+            self._lane, self._lines = lane_onto(device), (why,)
+        return self._lane
+
+    def receiver(self, shifts: Shifts) -> Receiver:
+        """What a pass takes its batches from."""
+        return MovingReceiver(shifts, self.conveyor())
+
+    def conveyor(self) -> Conveyor:
+        """For the batches of a pass."""
+        return Conveyor(self.lane)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Where batches go, and how; sentences for the plan."""
+        lane = self._lane
+        if lane is None:
+            return (f"device: {self._wish}; which one it is, and whether it is there, is settled with the first batch",)
+        if lane.card.device.type == "cpu":
+            return self._lines
+        ahead = f"{format_size(lane.ahead_bytes)} of its memory, but {LEAST_AHEAD} batches at least"
+        lines = [*self._lines, f"device: batches are moved ahead of their turn, on a side stream, up to {ahead}"]
+        if lane.registered.refused is not None:
+            lines.append(f"device: they are copied into pinned memory first: {lane.registered.refused}")
+        elif registered_bytes():
+            lines.append(f"device: it reads them where workers wrote them, {format_size(registered_bytes())} of locked memory")
+        return tuple(lines)
+
+
+class MovingReceiver(Receiver):
+    """A receiver whose batches are moved onto a device before their turn.
+
+    Args:
+        shifts: As Receiver.
+        conveyor: Moves them.
+    """
+
+    def __init__(self, shifts: Shifts, conveyor: Conveyor) -> None:
+        super().__init__(shifts)
+        self._conveyor = conveyor
+
+    @property
+    def broken(self) -> str | None:
+        """Why nothing more can come, once all that has come was handed out."""
+        return None if len(self._conveyor) else self._broken
+
+    @broken.setter
+    def broken(self, why: str | None) -> None:
+        self._broken = why
+
+    def take(self) -> Answer:
+        """As Receiver's; the batch is on the device.
+
+        Raises:
+            Exception: As Receiver's; or what the device raises.
+        """
+        return self._conveyor.next(super().take, self.arrived)
+
+
+def found(wish: torch.device) -> tuple[torch.device, str]:
+    """Which device is meant, and why it is that one, in a sentence.
+
+    Args:
+        wish: A GPU, with or without its number.
+    """
+    if not torch.cuda.is_available():
+        why = "torch finds no GPU that it can use" if torch.version.cuda else "this torch is built without CUDA"
+        return torch.device("cpu"), f"device: {wish} was asked for, and batches stay on the CPU: {why}"
+    index: Any = wish.index  # annotated as a number by torch, which it need not be
+    if index is not None:
+        return wish, f"device: {wish} was given"
+    rank = local_rank()
+    if rank is not None and rank < torch.cuda.device_count():
+        return torch.device("cuda", rank), f"device: cuda:{rank}, since LOCAL_RANK={rank}"
+    current = torch.cuda.current_device()
+    return torch.device("cuda", current), f"device: cuda:{current}, the current one"
+
+
+def side_of(device: Device, decode: str, dataset: object) -> DeviceSide | None:
+    """Where batches of a loader go; None where they stay.
+
+    Args:
+        device: As the user gave it.
+        decode: What decodes.
+        dataset: Of the loader.
+
+    Raises:
+        UsageError: It is no such device, or batches cannot be moved there.
+    """
+    if decode not in DEVICE_DECODES:
+        msg = "device_decode says what decodes images"
+        raise UsageError(msg, expected=" or ".join(map(repr, DEVICE_DECODES)), got=repr(decode))
+    wish = _parsed(device)
+    if wish is None or wish.type == "cpu":
+        return None
+    if isinstance(dataset, IterDataPipe):
+        msg = "device is not for DataPipes, which torch's own loader reads"
+        raise UsageError(msg, hint="Leave it out, and move batches in the training loop.")
+    return DeviceSide(wish)
+
+
+def _parsed(device: object) -> torch.device | None:
+    msg, expected = "device is where batches shall come", '"cuda", "cuda:1", "cpu", or a torch.device of these'
+    if device is None:
+        return None
+    try:
+        wish = torch.device(device) if isinstance(device, str | torch.device) else None
+    except RuntimeError as error:  # torch knows no such device
+        raise UsageError(msg, expected=expected, got=repr(device)) from error
+    if wish is None or wish.type not in {"cuda", "cpu"}:
+        raise UsageError(msg, expected=expected, got=repr(device))
+    return wish
