@@ -8,13 +8,11 @@ The slow place is a store of fastfeed's whose reads wait for a link that all pro
 100 MB/s in all, as a network file system that nobody's page cache stands in for. README.md says what each figure means.
 """
 
-import fcntl
 import heapq
+import importlib.util
 import json
 import os
 import random
-import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.cachepeers import EPOCHS, FILE_BYTES, FILES, LOCAL_CACHES, Link, epochs_of
 from benchmarks.measure import (
     Record,
     arguments,
@@ -36,32 +35,7 @@ from benchmarks.measure import (
     spread,
     write_json,
 )
-
-FILES, FILE_BYTES = 1200, 100_000
-LATENCY_SECONDS, BYTES_A_SECOND = 0.001, 100e6
-EPOCHS = 3
-
-
-class Link:
-    """A link that carries so many bytes a second for all processes that share a file, and takes a while for each read."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def carry(self, size: int) -> None:
-        """Wait until it has carried some bytes."""
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        free, carried = struct.unpack("<qq", os.pread(descriptor, 16, 0) or bytes(16))
-        now = time.monotonic_ns()
-        free = max(now, free) + int(size / BYTES_A_SECOND * 1e9)
-        os.pwrite(descriptor, struct.pack("<qq", free, carried + size), 0)
-        os.close(descriptor)
-        time.sleep((free - now) / 1e9 + LATENCY_SECONDS)
-
-    def carried(self) -> int:
-        """How many bytes so far."""
-        return int(struct.unpack("<qq", Path(self.path).read_bytes())[1])
+from benchmarks.peers import PEERS
 
 
 def slow_dataset(path: str, link: Link) -> Any:  # noqa: ANN401 - as a class that is made here
@@ -105,8 +79,13 @@ def slow_dataset(path: str, link: Link) -> Any:  # noqa: ANN401 - as a class tha
 # ------------------------------------------------------------------------------------------------ in a fresh process
 def child(order: Record) -> Record:
     """One measurement."""
-    found: Callable[[Record], Record] = {"epochs": epochs_once, "local": local_once, "streaming": streaming_once}[order["what"]]
-    return found(order)
+    kinds: dict[str, Callable[[Record], Record]] = {"epochs": epochs_once, "local": local_once, "look": look_once}
+    return {**kinds, **LOCAL_CACHES}[order["what"]](order)
+
+
+def look_once(order: Record) -> Record:
+    """Whether this interpreter has a package."""
+    return {"there": importlib.util.find_spec(order["module"]) is not None}
 
 
 def epochs_once(order: Record) -> Record:
@@ -121,46 +100,9 @@ def epochs_once(order: Record) -> Record:
         Path(f"{order['gate']}.{os.getpid()}").touch()
         while not os.path.exists(order["gate"]):
             time.sleep(0.005)
-    seconds, carried = [], []
-    for _ in range(EPOCHS):
-        before, began = link.carried() if os.path.exists(link.path) else 0, time.perf_counter()
-        assert sum(loader) == FILES
-        seconds.append(time.perf_counter() - began)
-        carried.append(link.carried() - before)
-    stats = loader.stats().cache
+    found, stats = epochs_of(loader, link), loader.stats().cache
     kept = sum(file.stat().st_blocks * 512 for file in Path(order["place"]).glob("fastfeed-cache-*/*/*"))
-    return {"seconds": seconds, "carried": carried, "kept": kept, "stats": None if stats is None else str(stats)}
-
-
-def streaming_once(order: Record) -> Record:
-    """The same with mosaicml-streaming, whose shards are copied over the link to a local folder when they are first wanted."""
-    from streaming import MDSWriter, StreamingDataset
-    from streaming.base.storage import download
-    from torch.utils.data import DataLoader
-
-    link, remote, local = Link(order["link"]), order["path"] + "-mds", tempfile.mkdtemp(dir=order["place"])
-    if not os.path.isdir(remote):
-        with MDSWriter(out=remote, columns={"bin": "bytes"}, size_limit=30_000_000) as writer:
-            for file in sorted(Path(order["source"]).iterdir()):
-                writer.write({"bin": file.read_bytes()})
-    copy = shutil.copy
-
-    def slow_copy(source: str, target: str) -> None:
-        link.carry(os.stat(source).st_size)
-        copy(source, target)
-
-    download.shutil.copy = slow_copy
-    dataset = StreamingDataset(remote=remote, local=local, shuffle=True, batch_size=32)
-    loader = DataLoader(dataset, 32, num_workers=2, collate_fn=len, persistent_workers=True)
-    seconds, carried = [], []
-    for _ in range(EPOCHS):
-        before, began = link.carried() if os.path.exists(link.path) else 0, time.perf_counter()
-        assert sum(loader) == FILES
-        seconds.append(time.perf_counter() - began)
-        carried.append(link.carried() - before)
-    kept = sum(file.stat().st_blocks * 512 for file in Path(local).rglob("*") if file.is_file())
-    shutil.rmtree(local)
-    return {"seconds": seconds, "carried": carried, "kept": kept}
+    return {**found, "kept": kept, "stats": None if stats is None else str(stats)}
 
 
 def local_once(order: Record) -> Record:
@@ -237,24 +179,20 @@ POLICIES: dict[str, Callable[[Sequence[int], int, int], float]] = {
 
 # ------------------------------------------------------------------------------------------------ parts
 def epochs_part(folder: Path, rounds: int, peer: str | None) -> Record:
-    """Epochs over the slow place: without a cache, with room for all of it or for half; with --peer also mosaicml-streaming."""
+    """Epochs over the slow place: without a cache, with room for all of it or for half; and through the caches of others."""
     data = FILES * FILE_BYTES
     runs: Record = {"no cache": None, "cache, all": "4GiB", "cache, half": int(data / 2 * 1.01)}
     found: Record = {name: [] for name in runs}
+    peers = [name for name in LOCAL_CACHES if has(name, peer)]
     for _ in range(rounds):
         for name, cache in runs.items():
             order = {"what": "epochs", "path": str(folder / "packed"), "link": str(folder / "link"), "cache": cache}
             found[name].append(in_fresh_process(__file__, {**order, "place": str(place())}))
             (folder / "link").unlink()
-        if peer is not None:
-            order = {
-                "what": "streaming",
-                "path": str(folder / "packed"),
-                "source": str(folder / "random"),
-                "place": str(place()),
-            }
-            run = in_fresh_process(__file__, {**order, "link": str(folder / "link")}, python=peer)
-            found.setdefault("mosaicml-streaming", []).append(run)
+        for name in peers:
+            order = {"what": name, "path": str(folder / "packed"), "source": str(folder / "random"), "place": str(place())}
+            run = in_fresh_process(__file__, {**order, "link": str(folder / "link")}, python=peer or sys.executable)
+            found.setdefault(PEERS[name].packages[0], []).append(run)
             (folder / "link").unlink()
     rows = [
         [name, *(shown(spread(run["seconds"][epoch] for run in own)) for epoch in range(EPOCHS)),
@@ -264,6 +202,14 @@ def epochs_part(folder: Path, rounds: int, peer: str | None) -> Record:
     headers = [f"epoch {number + 1}, s" for number in range(EPOCHS)] + [f"MB read in {number + 1}" for number in range(EPOCHS)]
     print_table(["contender", *headers, "MB kept"], rows)
     return found
+
+
+def has(name: str, python: str | None) -> bool:
+    """Whether a package is there to be measured; if not, that is said."""
+    found = in_fresh_process(__file__, {"what": "look", "module": PEERS[name].module}, python=python or sys.executable)
+    if not found["there"]:
+        print(f"{PEERS[name].packages[0]}: not installed; pip install {PEERS[name].install}, and name its python with --peer\n")
+    return bool(found["there"])
 
 
 def together_part(folder: Path, rounds: int, _peer: str | None) -> Record:
@@ -330,19 +276,20 @@ def place() -> Path:
     return Path("/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir())
 
 
-def make(folder: Path) -> None:
-    """The data: files of random bytes, which no compression makes smaller, packed as tar; and texts in .tar.zst."""
+def make(folder: Path, *, texts: bool) -> None:
+    """The data: files of random bytes, which no compression makes smaller, packed as tar; and texts in .tar.zst if wanted."""
     import fastfeed
 
     dice = random.Random(1)
     words = [bytes(dice.choices(b"abcdefghijklmnopqrstuvwxyz ", k=8)) for _ in range(500)]
-    for kind in ("random", "text"):
+    for kind in ("random", "text") if texts else ("random",):
         (folder / kind).mkdir(parents=True)
         for number in range(FILES):
             data = dice.randbytes(FILE_BYTES) if kind == "random" else b"".join(dice.choices(words, k=FILE_BYTES // 8))
             (folder / kind / f"{number:05d}.bin").write_bytes(data)
     fastfeed.pack(folder / "random", folder / "packed", shards=4)
-    fastfeed.pack(folder / "text", folder / "zst", shards=4, compress="zstd")
+    if texts:
+        fastfeed.pack(folder / "text", folder / "zst", shards=4, compress="zstd")
 
 
 RUNS: dict[str, Callable[[Path, int, str | None], Record]] = {
@@ -354,7 +301,7 @@ def main() -> None:
     """Run what was asked for."""
     parser = arguments(__doc__, rounds=3)
     parser.add_argument("--part", choices=list(RUNS), action="append", help="only this part; may be given again")
-    parser.add_argument("--peer", metavar="PYTHON", help="an interpreter with mosaicml-streaming, to be measured as well")
+    parser.add_argument("--peer", metavar="PYTHON", help="an interpreter with other packages that are measured as well")
     args = parser.parse_args()
     if args.child is not None:
         print(json.dumps(child(args.child)))
@@ -363,8 +310,9 @@ def main() -> None:
     print_facts(facts)
     found: Record = {}
     with tempfile.TemporaryDirectory(dir=args.out) as folder:
-        make(Path(folder))
-        for part in args.part or RUNS:
+        parts = args.part or list(RUNS)
+        make(Path(folder), texts="local" in parts)
+        for part in parts:
             print(f"\n{RUNS[part].__doc__}\n")
             found[part] = RUNS[part](Path(folder), args.rounds, args.peer)
     write_json(args.json, {"facts": facts, **found})

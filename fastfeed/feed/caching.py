@@ -125,7 +125,9 @@ def joined(reader: Reader, catalog: Catalog, plan: CachePlan | None) -> tuple[Re
         return CachedFileReader(reader.files, Shelf(lease), plan.room), plan
     assert isinstance(reader, MemberReader)
     assert sizes is not None
-    return MemberReader(reader.archive, CachedStore(reader.store, Shelf(lease), sizes, plan.room)), plan
+    unread = not catalog.index.has(MEMBER, "xxh3")  # tars that were indexed without reading what is in them
+    store = CachedStore(reader.store, Shelf(lease), sizes, plan.room, proves=unread)
+    return MemberReader(reader.archive, store), plan
 
 
 def lease_of(plan: CachePlan, entries: int, about: Mapping[str, object]) -> tuple[Lease | None, CachePlan]:

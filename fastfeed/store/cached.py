@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fastfeed.errors import FastfeedError
 from fastfeed.store.base import Range, Store
 from fastfeed.store.cachefolder import CacheUnusable
-from fastfeed.store.shelf import Room, Shelf
+from fastfeed.store.shelf import Entry, Room, Shelf
 from fastfeed.trace import count
 
 LOG = logging.getLogger("fastfeed.cache")
@@ -58,9 +58,10 @@ class CachedStore:
         shelf: Where blocks are kept.
         sizes: Bytes of each file, by name; the order tells the numbers of blocks.
         room: How much may be kept.
+        proves: Whoever reads knows no checksums, so that each block is proven when it is first read in a process: 0.2 ms.
     """
 
-    def __init__(self, inner: Store, shelf: Shelf, sizes: Mapping[str, int], room: Room) -> None:
+    def __init__(self, inner: Store, shelf: Shelf, sizes: Mapping[str, int], room: Room, *, proves: bool = False) -> None:
         self.inner, self.room = inner, room
         self.shelf: Shelf | None = shelf
         self._sizes = dict(sizes)
@@ -68,6 +69,8 @@ class CachedStore:
         *self._starts, self._blocks = accumulate((-(-sizes[name] // BLOCK_BYTES) for name in self._names), initial=0)
         self._firsts = dict(zip(self._names, self._starts, strict=True))
         self._full_until = 0.0
+        self._proven = bytearray(self._blocks) if proves else None
+        """Blocks that were; None where others prove what they read."""
         self.entries = self._blocks
         self.filling: object | None = None
         """What fills it in the background (filling.py), and ends with it."""
@@ -125,10 +128,25 @@ class CachedStore:
             self._give_up(error)
             return False
 
-    @staticmethod
-    def _taken(shelf: Shelf, part: _Part) -> bool:
+    def _taken(self, shelf: Shelf, part: _Part) -> bool:
         entry = shelf.find(part.number)
-        return entry is not None and shelf.read(entry, part.start, part.into)
+        return entry is not None and self._is_proven(shelf, part.number, entry) and shelf.read(entry, part.start, part.into)
+
+    def _is_proven(self, shelf: Shelf, number: int, entry: Entry) -> bool:
+        """Whether a block is what was put in, or others find that out; one that is not is forgotten."""
+        if self._proven is None or self._proven[number]:
+            return True
+        self._proven[number] = shelf.is_whole(entry)
+        if not self._proven[number]:
+            self._drop(shelf, number)
+        return bool(self._proven[number])
+
+    def _drop(self, shelf: Shelf, number: int) -> None:
+        shelf.drop(number)
+        count(DAMAGED)
+        name = self._block(number)
+        block = number - self._firsts.get(name or "", 0)
+        LOG.warning("block %d of %s in the cache may be damaged: it is forgotten, and read again", block, name)
 
     def _fill(self, missed: Sequence[Range]) -> None:
         """Fill ranges of which something is not kept: by fetching whole blocks while there is room, else as the store does.
@@ -201,9 +219,7 @@ class CachedStore:
         first = self._firsts.get(name, 0)
         for block in range(start // BLOCK_BYTES, -(-stop // BLOCK_BYTES)):
             if shelf.find(first + block) is not None:
-                shelf.drop(first + block)
-                count(DAMAGED)
-                LOG.warning("block %d of %s in the cache may be damaged: it is forgotten, and read again", block, name)
+                self._drop(shelf, first + block)
 
     def fill_from(self, number: int) -> int | None:
         """As Fillable's: a block. They count through the files."""

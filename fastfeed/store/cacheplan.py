@@ -254,7 +254,10 @@ def _room(asked: Cache, spot: Spot, facts: CacheFacts) -> tuple[Room | None, str
 
 def _asked(spot: Spot) -> str:
     others = spot.taken_bytes - spot.own_bytes
-    return "as asked for" + (f", of which other caches of yours in {spot.folder} take {format_size(others)}" if others else "")
+    if not others:
+        return "as asked for"
+    remedy = "fastfeed info --clear-cache removes those that nobody uses"
+    return f"as asked for, of which other caches of yours in {spot.folder} take {format_size(others)}; {remedy}"
 
 
 def _space(spot: Spot, reserve_bytes: int) -> str:

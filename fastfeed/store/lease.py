@@ -5,6 +5,7 @@ cache goes with the processes that opened it, not with workers that outlive them
 then. Workers that are spawned are guests for the same reason: they open the files and take no lease.
 """
 
+import errno
 import fcntl
 import json
 import logging
@@ -23,6 +24,8 @@ ROW_BYTES = 32
 """Of the table."""
 OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_ABOUT_BYTES = 1 << 16
+_SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""The process or the machine has no more of something."""
 _Joined = tuple[CacheFolder, list[int], tuple[int, int, int]]
 """The folder of all caches; the descriptor whose lock is the lease, none for a guest; those of the cache's folder and files."""
 
@@ -92,13 +95,22 @@ def _joined(base: str, name: str, *, entries: int, about: Mapping[str, object], 
                 _settle(folder, name, entries, about)
                 if keep:
                     os.close(os.open(f"{name}/{KEEP}", OPEN | os.O_CREAT, 0o600, dir_fd=folder.descriptor))
-                opened, lease = _opened(folder, name), folder.open(name)
-                fcntl.flock(lease, fcntl.LOCK_SH | fcntl.LOCK_NB)  # nobody has another one: that would need the folder's lock
-                return folder, [lease], opened
+                return folder, *_leased(folder, name)
         except FileNotFoundError:
             continue  # the last cache was removed from the folder just now, and the folder with it
     msg = f"the folder of caches at {base} was removed again and again"
     raise CacheUnusable(msg)
+
+
+def _leased(folder: CacheFolder, name: str) -> tuple[list[int], tuple[int, int, int]]:
+    """The lease of a cache, under the lock, and what is open of it; nothing is left open if that fails."""
+    lease = folder.open(name)
+    try:
+        fcntl.flock(lease, fcntl.LOCK_SH | fcntl.LOCK_NB)  # nobody has another one: that would need the folder's lock
+        return [lease], _opened(folder, name)
+    except OSError:
+        os.close(lease)
+        raise
 
 
 def _opened(folder: CacheFolder, name: str) -> tuple[int, int, int]:
@@ -106,7 +118,7 @@ def _opened(folder: CacheFolder, name: str) -> tuple[int, int, int]:
     own = folder.open(name)
     found = [own]
     try:
-        found += [os.open(TABLE, OPEN, dir_fd=own), os.open(DATA, OPEN, dir_fd=own)]
+        found.extend(os.open(file, OPEN, dir_fd=own) for file in (TABLE, DATA))  # the first stays in it if the second fails
     except OSError:
         for descriptor in found:
             os.close(descriptor)
@@ -133,7 +145,11 @@ def _is_complete(folder: CacheFolder, name: str, entries: int) -> bool:
         about = read_about(folder, name)
         size = os.stat(f"{name}/{TABLE}", dir_fd=folder.descriptor, follow_symlinks=False).st_size
         os.stat(f"{name}/{DATA}", dir_fd=folder.descriptor, follow_symlinks=False)
-    except (OSError, ValueError):
+    except ValueError:
+        return False
+    except OSError as error:
+        if error.errno in _SHORT:
+            raise  # it says nothing about the cache
         return False
     return size == entries * ROW_BYTES and about.get("entries") == entries
 

@@ -67,6 +67,18 @@ def test_tars_of_others(tmp_path: Path, place: Path, name):
     assert list(dataset) == expected
 
 
+@pytest.mark.parametrize("checksums", [False, True])
+def test_damage_of_the_cache_is_found_whether_tars_have_checksums_or_not(tmp_path: Path, place: Path, checksums):
+    tar = write_tar(tmp_path / "a.tar", pairs(5))
+    fastfeed.index_tars(tar, checksums=checksums)
+    expected = list(fastfeed.open(tar))
+    kept = fastfeed.open(tar, cache="8MiB", cache_dir=place)
+    assert list(kept) == expected
+    (data,) = place.glob("*/*/data")
+    data.write_bytes(bytes(data.stat().st_size))
+    assert list(fastfeed.open(tar, cache="8MiB", cache_dir=place)) == expected
+
+
 def test_copies_of_packed_data_share_a_cache_and_other_data_has_another(tmp_path: Path, place: Path):
     path = pack_photos(tmp_path)
     copied = tmp_path / "copied"

@@ -26,9 +26,11 @@ SIZES = {name: len(data) for name, data in FILES.items()}
 LARGE = Room(1 << 40)
 
 
-def cache(place: Path, files: dict[str, bytes] | None = None, room: Room = LARGE) -> tuple[CachedStore, Counted]:
+def cache(
+    place: Path, files: dict[str, bytes] | None = None, room: Room = LARGE, *, proves: bool = False
+) -> tuple[CachedStore, Counted]:
     inner = Counted(FILES if files is None else files)
-    return CachedStore(inner, Shelf(Lease(str(place), NAME, block_count(SIZES), about={})), SIZES, room), inner
+    return CachedStore(inner, Shelf(Lease(str(place), NAME, block_count(SIZES), about={})), SIZES, room, proves=proves), inner
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +145,18 @@ def test_damage_is_forgotten_and_read_anew(tmp_path: Path, caplog):
     assert store.renewed("c", 0, 10) == FILES["c"][:10]
     with pytest.raises(ShardDamaged):
         store.renewed("no", 0, 10)
+
+
+def test_where_nobody_knows_checksums_a_block_is_proven_when_it_is_first_read(tmp_path: Path, caplog):
+    first, _ = cache(tmp_path)
+    for name in ("a", "c"):
+        first.read(name, 0, SIZES[name])
+    data = folder_of(tmp_path) / NAME / "data"
+    data.write_bytes(bytes(data.stat().st_size))  # as after the power has failed: room was made, and nothing is in it
+    second, inner = cache(tmp_path, proves=True)
+    for _ in range(2):
+        assert all(second.read(name, 0, SIZES[name]) == FILES[name] for name in FILES)
+    assert len(inner.asked) == len(caplog.records) == 5 and "block 3 of a in the cache may be damaged" in caplog.text
 
 
 def filled(store: CachedStore) -> int:

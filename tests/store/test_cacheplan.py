@@ -132,7 +132,8 @@ def test_what_other_caches_take_of_a_size_is_told_and_is_not_promised():
     others = with_(SHM, taken_bytes=30 * GIB)
     assert str(planned("50GiB", spots=[others])) == (
         "cache in /dev/shm (memory): up to 20.0 GiB of 40.0 GiB, so about 50% of the reads from the second epoch on "
-        "(as asked for, of which other caches of yours in /dev/shm take 30.0 GiB)"
+        "(as asked for, of which other caches of yours in /dev/shm take 30.0 GiB; "
+        "fastfeed info --clear-cache removes those that nobody uses)"
     )
     joined = with_(SHM, taken_bytes=30 * GIB, own_bytes=30 * GIB, is_there=True)
     assert ": all 40.0 GiB of the data (as asked for)" in str(planned("50GiB", spots=[joined]))

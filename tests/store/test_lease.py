@@ -1,6 +1,8 @@
 """Caches that are made, joined and left by real processes, some of which are killed."""
 
+import gc
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -48,6 +50,29 @@ def test_files_are_this_users_alone(tmp_path: Path):
         ("about", "data", "table"), 0o600
     )
     lease.close()
+
+
+def test_when_descriptors_run_out_none_is_left_open_and_nothing_is_removed(tmp_path: Path):
+    joined(tmp_path, keep=True).close()
+    made = (folder_of(tmp_path) / NAME).stat().st_ino
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = set(os.listdir("/proc/self/fd"))
+    free = [number for number in range(len(before) + 12) if str(number) not in before]
+    outcomes = []
+    try:
+        for limit in free[:12]:  # none is left, one, two, and so on
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            try:
+                joined(tmp_path).close()
+                outcomes.append(True)
+            except CacheUnusable:
+                outcomes.append(False)
+            gc.collect()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert outcomes[0] is False and outcomes[-1] is True
+    assert (folder_of(tmp_path) / NAME).stat().st_ino == made
 
 
 def test_kept_ones_stay(tmp_path: Path):
