@@ -7,7 +7,7 @@
 ResNet-50 in bfloat16 with channels last, batches of 256, random crops of JPEG photos at distinct paths. Batches are uint8 and
 pinned; copying and normalising is done as a plain training script does it. All steps of a run are one epoch, since 10,000 files
 stand for a million, whose epochs are long; with --short-epochs each photo once is an epoch. Every run is a fresh process, and
-contenders take turns. README.md says what each figure means.
+contenders take turns. Ways named "device" come on the GPU, normalised (device="cuda"). README.md says what each figure means.
 """
 
 import argparse
@@ -54,12 +54,17 @@ class Way(NamedTuple):
     """"files", "shards" or "rows"."""
     channels_last: bool = False
     """Whether batches have that layout in memory when they come, so that the GPU need not make it."""
+    device: bool = False
+    """Whether they come on the GPU, normalised (device=); else the training loop copies and normalises them."""
 
 
-def _transform() -> Any:  # noqa: ANN401 - a Compose
+def _transform(*, floats: bool = False) -> Any:  # noqa: ANN401 - a Compose
     from torchvision import transforms as tv
 
-    return tv.Compose([tv.RandomResizedCrop(SIZE), tv.RandomHorizontalFlip(), tv.PILToTensor()])
+    normalised = [tv.ToTensor(), tv.Normalize([one / 255 for one in MEAN], [one / 255 for one in DEVIATION])]
+    return tv.Compose([
+        tv.RandomResizedCrop(SIZE), tv.RandomHorizontalFlip(), *(normalised if floats else [tv.PILToTensor()]),
+    ])  # fmt: skip
 
 
 def _options(dataset: Any, order: Record) -> Record:  # noqa: ANN401 - any dataset
@@ -85,16 +90,22 @@ def by_fastfeed(order: Record) -> Any:  # noqa: ANN401 - a loader
     """fastfeed.open and fastfeed.DataLoader."""
     import fastfeed
 
-    dataset = fastfeed.open(order["folder"], transform=_transform())
-    return fastfeed.DataLoader(**_options(dataset, order), channels_last=order["channels_last"])
+    on_device = order["device"]
+    dataset = fastfeed.open(order["folder"], transform=_transform(floats=on_device))
+    options = {**_options(dataset, order), "channels_last": order["channels_last"]}
+    if on_device:
+        options.update(device="cuda", pin_memory=None)
+    return fastfeed.DataLoader(**options)
 
 
 WAYS = (
     Way("torch + Pillow", by_torch, "files"),
     Way("fastfeed, files", by_fastfeed, "files"),
     Way("fastfeed, shards", by_fastfeed, "shards"),
+    Way("fastfeed, shards, device", by_fastfeed, "shards", device=True),
     Way("fastfeed, jpeg_rows", by_fastfeed, NEEDS_ROWS),
     Way("fastfeed, jpeg_rows, channels last", by_fastfeed, NEEDS_ROWS, channels_last=True),
+    Way("fastfeed, jpeg_rows, channels last, device", by_fastfeed, NEEDS_ROWS, channels_last=True, device=True),
 )
 
 
@@ -106,7 +117,7 @@ def endless(loader: Any) -> Iterator[Any]:  # noqa: ANN401 - any loader
 
 
 def stepper() -> Callable[[Any, Any], None]:
-    """One step of training on images (uint8, on the GPU) and classes."""
+    """One step of training on images (on the GPU; uint8, or normalised floats) and classes."""
     import torch
     from torchvision.models import resnet50
 
@@ -117,7 +128,9 @@ def stepper() -> Callable[[Any, Any], None]:
     mean, deviation = (torch.tensor(values, device="cuda").view(shape) for values in (MEAN, DEVIATION))
 
     def step(images: Any, classes: Any) -> None:  # noqa: ANN401 - tensors
-        images = images.to(memory_format=torch.channels_last).float().sub_(mean).div_(deviation)
+        images = images.to(memory_format=torch.channels_last)
+        if images.dtype is torch.uint8:
+            images = images.float().sub_(mean).div_(deviation)
         with torch.autocast("cuda", torch.bfloat16):
             loss = torch.nn.functional.cross_entropy(model(images), classes)
         torch.autograd.backward(loss)
@@ -139,13 +152,18 @@ def fixed(order: Record) -> Iterator[Any]:
 
 
 def child(order: Record) -> Record:
-    """One way: images a second, waits of each step, what the processor and the GPU were used for."""
+    """One way: images a second, waits of each step, what the processor and the GPU were used for.
+
+    "wait" is the time in next(batches). "feed" is that and the calls that move the batch, where the training loop does: all of
+    the main thread's time that is not the step's.
+    """
     import torch
 
     way = next((way for way in WAYS if way.name == order["way"]), None)
     batches = fixed(order) if way is None else endless(way.make(order))
     step = stepper() if order["trains"] else None
     waits: list[float] = []
+    feeds: list[float] = []
 
     def steps(count: int) -> None:
         for _ in range(count):
@@ -153,22 +171,30 @@ def child(order: Record) -> Record:
             images, classes = next(batches)
             waits.append(time.perf_counter() - began)
             if step is not None:
-                step(images.cuda(non_blocking=True), classes.cuda(non_blocking=True))
+                images, classes = images.cuda(non_blocking=True), classes.cuda(non_blocking=True)
+                feeds.append(time.perf_counter() - began)
+                step(images, classes)
         torch.cuda.synchronize()
 
     steps(_WARM_STEPS)
     waits.clear()
+    feeds.clear()
     used = usage_of(lambda: steps(order["steps"]), living=True)
-    waits.sort()
     wall_seconds = used["wall_seconds"]
     return {
         "images_s": order["steps"] * order["batch_size"] / wall_seconds, "cores": used["cpu_seconds"] / wall_seconds,
-        "wait_ms": {name: 1e3 * waits[min(len(waits) - 1, int(part * len(waits)))] for name, part in _PARTS.items()},
+        "wait_ms": _parts_ms(waits), "feed_ms": _parts_ms(feeds),
         "gpu_mib": torch.cuda.max_memory_allocated() / 2**20,
     }  # fmt: skip
 
 
 _PARTS = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+
+
+def _parts_ms(seconds: list[float]) -> dict[str, float]:
+    """Milliseconds, by the parts of a table; none of nothing."""
+    ordered = sorted(seconds)
+    return {name: 1e3 * ordered[min(len(ordered) - 1, int(part * len(ordered)))] for name, part in _PARTS.items() if ordered}
 
 
 # ------------------------------------------------------------------------------------------------ all runs
@@ -193,14 +219,16 @@ def orders_of(args: argparse.Namespace, folders: dict[str, str]) -> Iterator[Rec
     chosen = [way for way in WAYS if way.packing in folders and any(word in way.name for word in args.only)]
     for way, workers, trains in product(chosen, args.workers, (False, True)):
         order = {**common, "way": way.name, "folder": folders[way.packing], "workers": workers, "trains": trains}
-        yield {**order, "channels_last": way.channels_last}
+        yield {**order, "channels_last": way.channels_last, "device": way.device}
 
 
 def row(name: tuple[str, int], runs: dict[bool, list[Record]], demand: float) -> list[str]:
     """A way's row of the table."""
     trained = runs[True]
     rate = spread(run["images_s"] for run in trained)
-    waits = [f"{spread(run['wait_ms'][part] for run in trained)['median']:.2f}" for part in _PARTS]
+    waits = [
+        f"{spread(run[kind][part] for run in trained)['median']:.2f}" for kind in ("wait_ms", "feed_ms") for part in _PARTS
+    ]
     loaded = shown(spread(run["images_s"] for run in runs[False]), ",.0f") if runs.get(False) else ""
     cores = f"{spread(run['cores'] for run in trained)['median']:.1f}"
     return [name[0], str(name[1] or ""), loaded, shown(rate, ",.0f"), f"{rate['median'] / demand:.1%}", *waits, cores]
@@ -243,7 +271,8 @@ def main() -> None:
     demand = spread(run["images_s"] for run in found[DEMAND, 0][True])["median"]
     head = ["way", "workers", "loading alone, images / s", "training, images / s", "of the fixed batch's"]
     print_table(
-        [*head, *(f"wait ms, {part}" for part in _PARTS), "cores"], [row(name, runs, demand) for name, runs in found.items()]
+        [*head, *(f"{kind} ms, {part}" for kind in ("wait", "feed") for part in _PARTS), "cores"],
+        [row(name, runs, demand) for name, runs in found.items()],
     )
     write_json(args.json, {"machine": facts, "runs": [[*name, runs] for name, runs in found.items()]})
 

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from fastfeed.feed.decode.levels import Levels
 from fastfeed.feed.fetch import Failure
 from fastfeed.feed.lane import Lane, Moved
 from fastfeed.feed.timing import Answer
@@ -41,10 +42,11 @@ class Conveyor:
 
     Args:
         lane_of: Gives the way onto the device; asked with the first batch, when workers have been started.
+        finishes: Is told what is done to a batch on the device.
     """
 
-    def __init__(self, lane_of: Callable[[], Lane]) -> None:
-        self._lane_of = lane_of
+    def __init__(self, lane_of: Callable[[], Lane], finishes: Callable[[Levels], None] | None = None) -> None:
+        self._lane_of, self._finishes = lane_of, finishes
         self._waiting: deque[_Ready | _Fault] = deque()
         self._bytes = self._largest = 0
 
@@ -92,6 +94,8 @@ class Conveyor:
         if isinstance(answer.data, Failure):
             self._waiting.append(_Ready(answer, None, 0))
             return
+        if answer.unfinished is not None and self._finishes is not None:
+            self._finishes(answer.unfinished.levels)
         moved = lane.move(answer.data, answer.unfinished)
         size_bytes = moved.size_bytes
         self._waiting.append(_Ready(answer._replace(data=None), moved, size_bytes))

@@ -9,6 +9,7 @@ from torch.utils.data import IterDataPipe
 from fastfeed.environment import local_rank
 from fastfeed.errors import UsageError, warn
 from fastfeed.feed.conveyor import LEAST_AHEAD, Conveyor
+from fastfeed.feed.decode.levels import Levels
 from fastfeed.feed.decode.whole import Tells
 from fastfeed.feed.lane import Lane, lane_onto
 from fastfeed.feed.receiving import Receiver
@@ -32,6 +33,8 @@ class DeviceSide(Tells):
         self._wish = wish
         self._lane: Lane | None = None
         self._lines: tuple[str, ...] = ()
+        self._levels: Levels | None = None
+        """That were made of the last batch of bytes."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lane": None}
@@ -51,7 +54,10 @@ class DeviceSide(Tells):
 
     def conveyor(self) -> Conveyor:
         """For the batches of a pass."""
-        return Conveyor(self.lane)
+        return Conveyor(self.lane, self._finishes)
+
+    def _finishes(self, levels: Levels) -> None:
+        self._levels = levels
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -63,6 +69,8 @@ class DeviceSide(Tells):
             return self._lines
         ahead = f"{format_size(lane.ahead_bytes)} of its memory, but {LEAST_AHEAD} batches at least"
         lines = [*self._lines, f"device: batches are moved ahead of their turn, on a side stream, up to {ahead}"]
+        if self._levels is not None:
+            lines.append(f"device: images cross as bytes; {self._levels} on the side stream, bit for bit as on the CPU")
         if lane.registered.refused is not None:
             lines.append(f"device: they are copied into pinned memory first: {lane.registered.refused}")
         elif registered_bytes():

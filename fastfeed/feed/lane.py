@@ -59,6 +59,7 @@ class Lane:
         self._lock = threading.Lock()
         self.process = os.getpid()
         """Which alone can use it."""
+        weakref.finalize(self, _finish, card, self._read, self.process)
 
     def move(self, data: Any, unfinished: Unfinished | None = None) -> Moved:  # noqa: ANN401 - any batch
         """Begin to move a batch.
@@ -116,10 +117,12 @@ class Lane:
         """Who wrote it may write again."""
         sources.clear()
 
-    def __del__(self) -> None:
-        if getattr(self, "_read", None) and self.process == os.getpid():
-            self.card.finish()
-            self._read.clear()
+
+def _finish(card: Card, read: deque[Any], process: int) -> None:
+    """Nobody needs the lane any more, or the process ends: what is being read stays until it was read."""
+    if read and process == os.getpid():
+        card.finish()
+        read.clear()
 
 
 class _Loading:

@@ -47,6 +47,10 @@ class Levels:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __str__(self) -> str:
+        way = "looked up in a table" if self.steps is None else "calculated"
+        return f"{' + '.join(self.names)}, {way},"
+
     @classmethod
     def found(cls, table: NDArray[Any], own: Iterable[Any], names: tuple[str, ...]) -> "Levels":
         """Of a table that transforms gave.
