@@ -5,6 +5,7 @@ whatever happens to a sample is seen where its index is known; what goes back to
 Failure, never an exception that torch would carry without saying whose it is.
 """
 
+import os
 import sys
 import time
 import traceback
@@ -27,7 +28,7 @@ from fastfeed.feed.splitting import whole_of
 from fastfeed.feed.tasks import BatchTask
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.timing import Answer, BatchTimes, Clock, Recorded
-from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, leave_stack, leave_to_parent
+from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, end_with, leave_stack, leave_to_parent
 from fastfeed.trace import reading_epoch
 
 _REST_SECONDS = 0.002
@@ -351,9 +352,11 @@ class WorkerInit:
         self, user: Callable[[int], Any] | None, *, threads: WorkerThreads | None = None, stack_paths: list[str] | None = None
     ) -> None:
         self.user, self.threads, self.stack_paths = user, threads, stack_paths or []
+        self.owner = os.getpid()
 
     def __call__(self, worker: int) -> None:
         """Show the user's code the dataset that it knows, then call it."""
+        end_with(self.owner)
         leave_to_parent()
         info = get_worker_info()
         fetcher = getattr(info, "dataset", None)

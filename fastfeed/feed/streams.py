@@ -3,6 +3,7 @@
 Samples of a stream have no index, so a fault is named by the worker and the number of the sample in that worker's stream.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from fastfeed.feed.passage import Passage
 from fastfeed.feed.pickling import unpicklable
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.timing import size_of
-from fastfeed.feed.workers import DONE, Whereabouts, leave_stack, leave_to_parent
+from fastfeed.feed.workers import DONE, Whereabouts, end_with, leave_stack, leave_to_parent
 
 FIRST_SAMPLES = 3
 """So many first samples tell whether two workers read the same."""
@@ -247,9 +248,11 @@ class StreamInit:
 
     def __init__(self, user: Callable[[int], Any] | None, stack_paths: list[str], passage: Passage | None = None) -> None:
         self.user, self.stack_paths, self.passage = user, stack_paths, passage
+        self.owner = os.getpid()
 
     def __call__(self, worker: int) -> None:
         """Then call it."""
+        end_with(self.owner)
         leave_to_parent()
         if self.passage is not None:
             self.passage.begun()

@@ -3,11 +3,14 @@
 import faulthandler
 import gc
 import logging
+import multiprocessing
 import os
 import signal
+import threading
 import time
 import weakref
 from itertools import takewhile
+from multiprocessing.connection import wait
 
 import numpy as np
 import torch
@@ -183,6 +186,28 @@ def leave_to_parent() -> None:
     of a second with torch loaded, within the first few hundred samples. Garbage among it stays, as it does in the parent.
     """
     gc.freeze()
+
+
+def end_with(process: int) -> None:
+    """From now on this process ends when the one ends that it works for, however that does.
+
+    torch's own watch sees that its parent is another one than before. That is not enough where the parent has died before
+    torch looked (under spawn starting takes seconds), nor under a fork server: that is the parent, and it ends when none of
+    its children is left. What such workers have open, a cache in memory that was removed for one, would be lost until
+    somebody kills them.
+
+    Args:
+        process: Whom it works for.
+    """
+    known = multiprocessing.parent_process()
+    if os.getppid() == process or known is None:
+        return
+    threading.Thread(target=_end_after, args=(known.sentinel,), name="fastfeed-ends", daemon=True).start()
+
+
+def _end_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)  # whoever would hear of anything is gone
 
 
 def leave_stack_on_signal(path: str) -> None:

@@ -228,6 +228,50 @@ def test_a_killed_run_leaves_no_file(tmp_path):
     assert [name for name in os.listdir("/dev/shm") if any(f"_{pid}_" in name for pid in pids)] == []
 
 
+KILLED = """
+    import os, sys, time
+    import torch
+    from fastfeed.feed.loader import DataLoader
+    class Data(torch.utils.data.{kind}):
+        def __init__(self): self.seconds = {seconds}
+        def __len__(self): return 100_000
+        def __getitem__(self, i): return i
+        def __iter__(self): return iter(range(100_000))
+        def __setstate__(self, state):
+            self.__dict__.update(state)
+            print(os.getpid(), flush=True)
+            time.sleep(self.seconds)
+    if __name__ == "__main__":
+        for batch in DataLoader(Data(), 8, num_workers=1, multiprocessing_context="{method}"):
+            print("works", flush=True)
+            sys.stdin.read()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["Dataset", "IterableDataset"])
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("moment", ["starting", "working"])
+def test_workers_end_with_a_run_that_is_killed_alone(tmp_path: Path, method, moment, kind):
+    """torch's own watch does not see that of a fork server's children, nor while workers start."""
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(KILLED.format(method=method, kind=kind, seconds=1.0 if moment == "starting" else 0.0)))
+    command = [sys.executable, str(script)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as run:
+        assert run.stdout is not None
+        worker = int(run.stdout.readline())
+        if moment == "working":
+            assert run.stdout.readline() == "works\n"
+        run.kill()
+        deadline = time.monotonic() + 20  # torch looks every five seconds
+        while alive([worker]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        left = alive([worker])
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert left == []
+
+
 class Listed(Numbers):
     """A list of texts: each access changes a reference count, and with it a page that was shared with the parent."""
 
