@@ -53,7 +53,9 @@ class CachedDataset(Tells, Dataset[Any]):
         self._filling: FillingApart | None = None
         self._shelf: Shelf | None = None
         if plan.folder is not None:
-            about = {"path": type(dataset).__qualname__, "of": f"about {format_size(plan.data_bytes)} of samples"}
+            source, kind = _source(dataset), type(dataset).__qualname__
+            what = f"about {format_size(plan.data_bytes)} of samples ({kind})"
+            about = {"path": kind if source is None else os.path.abspath(source), "of": what}
             lease, self.cache = lease_of(plan, len(dataset), about)
             self._shelf = None if lease is None else Shelf(lease)
 

@@ -22,6 +22,7 @@ from fastfeed import DataLoader
 from fastfeed.errors import UsageError
 from fastfeed.feed import keeping
 from fastfeed.feed.prefix import TRIALS
+from fastfeed.store.cachelist import caches
 from fastfeed.trace import reading_epoch
 
 
@@ -195,6 +196,17 @@ def test_a_sample_that_is_random_is_not_kept_however_rare_it_is(place: Path, cap
     assert found[0] == found[1] == found[2]
     (record,) = caplog.records
     assert "sample 777 is not kept: it draws random numbers (torch)" in record.getMessage()
+
+
+def test_caches_of_samples_are_listed_with_the_folder_that_they_are_of(tmp_path: Path, place: Path):
+    make_photos(tmp_path / "photos")
+    kept = [
+        fastfeed.cached(ImageFolder(tmp_path / "photos"), "sample", cache="8MiB", cache_dir=place),
+        fastfeed.cached([1, 2], "sample", cache="8MiB", cache_dir=place),
+    ]
+    (found,) = caches([str(place)], data=str(tmp_path / "photos")).caches
+    assert found.data == str(tmp_path / "photos") and found.holds.endswith(" of samples (ImageFolder)") and found.in_use
+    assert {info.data for info in caches([str(place)]).caches} == {"list", found.data} and len(kept) == 2
 
 
 def test_data_that_is_replaced_has_another_cache(tmp_path: Path, place: Path):
