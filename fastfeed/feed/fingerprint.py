@@ -12,6 +12,7 @@ import marshal
 import os
 import secrets
 from collections import deque
+from pathlib import PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -206,6 +207,9 @@ class Fingerprint:
     # ---------------------------------------------------------------------------------------------------------- objects
     def _object(self, value: Any) -> None:  # noqa: ANN401
         """Its attributes, its class, and what it has besides."""
+        if isinstance(value, PurePath):
+            self._refer(os.fspath(value))  # besides it keeps hashes, which differ between processes
+            return
         state = insides.attributes(value)
         digest = state.get("digest")
         ours = type(value).__module__.startswith("fastfeed.")
@@ -215,7 +219,6 @@ class Fingerprint:
                 name: part for name, part in state.items() if not name.startswith("_") and name not in {"cache", "recorder"}
             }
         self._refer(type(value))
-        self._refer(os.fspath(value) if isinstance(value, os.PathLike) else None)
         self._refer(state)
         if ours:
             return

@@ -3,16 +3,23 @@
 import copyreg
 import dis
 import logging
+import random
 import threading
 from collections.abc import Iterable
 from itertools import chain
 from types import CodeType, FunctionType
 from typing import Any
 
+import numpy as np
+import torch
+
 _PLAIN = {int, float, complex, bool, str, bytes, type(None), type(Ellipsis)}
 _SEQUENCES = {list, tuple}
-_NO_MATTER = logging.Logger, logging.LoggerAdapter, type(threading.Lock()), type(threading.RLock())
-"""What code uses and samples do not depend on."""
+_NO_MATTER = (
+    logging.Logger, logging.LoggerAdapter, type(threading.Lock()), type(threading.RLock()), random.Random,
+    np.random.Generator, np.random.RandomState, np.random.BitGenerator, torch.Generator,
+)  # fmt: skip
+"""What code uses and samples that are kept do not depend on: from generators none of them draws, which is proven."""
 _LOADS = "GLOBAL", "LOAD_NAME"
 _CLASS_FACTS = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__", "__qualname__"}
 

@@ -1,9 +1,14 @@
 """Fingerprints: equal in every process for equal things, different for anything that may change samples."""
 
 import collections
+import datetime as dt
+import decimal
 import functools
 import logging
+import operator
 import os
+import random
+import re
 import subprocess
 import sys
 import textwrap
@@ -66,9 +71,13 @@ DIFFERENT = [
     1, 2, True, 1.0, "1", b"1", None, [], (), {}, [1, 2], [2, 1], (1, 2), {"a": 1}, {"a": 2}, {"b": 1}, {1, 2},
     frozenset({1, 2}), [("a.jpg", 0), ("b.jpg", 1)], [("a.jpg", 0), ("b.jpg", 2)], [np.int64(1)], np.arange(3),
     np.arange(3).astype("f4"), np.arange(4), np.zeros((2, 3)), np.zeros((3, 2)), torch.arange(3), torch.arange(3).float(),
-    torch.zeros(0), bytearray(b"1"), closing(1), closing(2), lambda sample: sample + 1, lambda sample: sample - 1,
+    torch.zeros(0), bytearray(b"1"),  closing(1), closing(2), lambda sample: sample + 1, lambda sample: sample - 1,
     with_default, functools.partial(with_default, by=2), using_a_global, Data(size=1), Data(size=2), Data(height=1),
     Slotted(1), Slotted(2), Data(size=1).read, torch.float32, torch.float16, np, torch, int, len,
+    [np.zeros((2, 3))], [np.zeros((3, 2))], [np.zeros((3, 2), "i8")], re.compile("a"), re.compile("b"), range(3), range(4),
+    dt.date(2026, 1, 1), dt.date(2026, 1, 2), decimal.Decimal("1.5"), Path("a"), Path("b"), Counted("ab"),
+    Counted("abc"), collections.deque([1]), collections.deque([2]), operator.itemgetter(1), operator.itemgetter(2), [1].count,
+    [2].count, torch.zeros(2).to_sparse(), torch.ones(2).to_sparse(), torch.tensor(1 + 1j).conj(), torch.tensor(1 + 1j),
 ]  # fmt: skip
 
 
@@ -168,9 +177,14 @@ def test_what_samples_do_not_depend_on_does_not_count():
         return LOG, sample
 
     LOG.setLevel(5)
-    before = of(said, Data(lock=threading.Lock(), other=threading.RLock()))
+
+    def held(seed: int) -> Data:
+        own = random.Random(seed), np.random.default_rng(seed), np.random.RandomState(seed), torch.Generator()
+        return Data(lock=threading.Lock(), other=threading.RLock(), own=own)
+
+    before = of(said, held(1))
     LOG.setLevel(6)
-    assert of(said, Data(lock=threading.Lock(), other=threading.RLock())) == before
+    assert of(said, held(2)) == before
 
 
 def test_what_holds_one_another_deeply_is_no_obstacle():
@@ -201,6 +215,7 @@ def test_it_is_the_same_in_another_process(tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent("""
+        from pathlib import Path
         import numpy as np
         from fastfeed.feed.fingerprint import Fingerprint
         class Data:
@@ -209,6 +224,9 @@ def test_it_is_the_same_in_another_process(tmp_path: Path):
                 self.names = {"cat", "dog", "horse", "zebra"}
                 self.function = lambda sample: sample in {"a", "b", "c"}
                 self.array = np.arange(5)
+                self.folder = Path('/a') / 'b'
+                self.hashed = hash(self.folder)
+                del self.hashed
         found = Fingerprint()
         found.add(Data())
         print(found.digest(), found.unknown)

@@ -1,6 +1,7 @@
 """Insides: what objects, classes and code hold, and what does not show it."""
 
 import logging
+import random
 import re
 import threading
 from collections import deque
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from fastfeed.feed.insides import Unknown, attributes, global_names, hidden, is_plain, is_plainly, matters, members, names
 
@@ -77,8 +79,9 @@ def test_what_raises_when_asked_is_unknown():
         hidden(Raises())
 
 
-def test_loggers_and_locks_do_not_matter():
+def test_loggers_locks_and_generators_do_not_matter():
     assert not any(map(matters, (logging.getLogger(), threading.Lock(), threading.RLock())))
+    assert not any(map(matters, (random.Random(1), np.random.default_rng(1), torch.Generator())))
     assert matters(Thing()) and matters(None)
 
 
