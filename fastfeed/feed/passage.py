@@ -1,8 +1,9 @@
 """How each batch crosses from a worker: in shared memory where there is room, past it where there is none, never failing.
 
 The worker decides as it has the batch: /dev/shm is looked at when something is about to be put there, and a shared table holds
-how many descriptors the main process can spare. What cannot go there is a parcel (parcel.py). The main process hears of each
-batch as it is received, and says once why batches go past /dev/shm.
+how many descriptors the main process can spare, and how large the largest batch was, for which caches leave room. What cannot
+go there is a parcel (parcel.py). The main process hears of each batch as it is received, and says once why batches go past
+/dev/shm.
 """
 
 import logging
@@ -21,6 +22,7 @@ from fastfeed.errors import UsageError
 from fastfeed.feed.ahead import SHARED_FOLDER, shared_free_bytes
 from fastfeed.feed.ceilings import (
     DESCRIPTORS_A_WORKER,
+    HELD_BATCHES,
     LEAST_SHARED_BYTES,
     MORE_SHARED_MEMORY,
     MOST_DESCRIPTORS,
@@ -30,6 +32,7 @@ from fastfeed.feed.ceilings import (
 from fastfeed.feed.inner import ask_before_sharing
 from fastfeed.feed.parcel import Parcel, memory_files_work, storages_of
 from fastfeed.feed.slots import Shelf, Slots
+from fastfeed.store.firstneeds import comes_first
 from fastfeed.units import format_count, format_size
 
 LOG = logging.getLogger("fastfeed.loader")
@@ -37,7 +40,7 @@ SMALL_BYTES = 128 << 10
 """Batches up to this size go as bytes through the pipe: received in 0.05 ms of the main process instead of 0.3 ms."""
 SPARE_BYTES = 1 << 20
 """Of /dev/shm, for semaphores and others' small things."""
-_BUDGET, _WORKERS, _AHEAD, _PAST = range(4)
+_BUDGET, _WORKERS, _AHEAD, _PAST, _LARGEST = range(5)
 _UNLIMITED = 1 << 40
 _SMALL, _ROOM, _DESCRIPTORS, _ASKED = "small", "room", "descriptors", "asked"
 
@@ -48,7 +51,7 @@ class Passage:
     def __init__(self) -> None:
         self.token = next(_TOKENS)
         self.files = memory_files_work()
-        self._table = torch.zeros(4, dtype=torch.int64)
+        self._table = torch.zeros(5, dtype=torch.int64)
         self._table.share_memory_()  # type: ignore[no-untyped-call]
         self._rows = self._table.numpy()
         self.first: tuple[int, int] | None = None
@@ -64,6 +67,7 @@ class Passage:
         self._shelf = Shelf()
         _PASSAGES[self.token] = self
         self._shelf.put_up(self.token)
+        comes_first(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"token": self.token, "files": self.files, "_table": self._table, "_own": _UNLIMITED, "_slots": None}
@@ -71,6 +75,12 @@ class Passage:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._rows = self._table.numpy()
+        comes_first(self)
+
+    @property
+    def needed_bytes(self) -> int:
+        """What batches that are on their way take of /dev/shm at most, as large as the largest one so far."""
+        return int(self._rows[_LARGEST] * (self._rows[_WORKERS] * max(1, int(self._rows[_AHEAD])) + HELD_BATCHES))
 
     # ------------------------------------------------------------------------------------------------ the main process
     def sized(self, workers: int, prefetch_factor: int) -> None:
@@ -186,6 +196,8 @@ class Passage:
             storages = [storage for storage in storages if storage.data_ptr() not in gone]
             left_bytes, tensors = sum(storage.nbytes() for storage in storages), len(storages)
         why = self._against(storages, left_bytes)
+        if storages and why in {"", _ROOM}:
+            self._rows[_LARGEST] = max(int(self._rows[_LARGEST]), left_bytes)
         with ExitStack() as unless_done:
             if in_slots:  # what opens slots on the other side goes with the first batch, and would be lost
                 unless_done.callback(self._begin_slots_anew)

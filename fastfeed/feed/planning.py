@@ -22,6 +22,7 @@ from fastfeed.feed.sizing import WorkerPlan, plan_workers
 from fastfeed.feed.splitting import behind_views
 from fastfeed.machine import survey
 from fastfeed.mounts import file_system
+from fastfeed.units import format_size
 
 LOG = logging.getLogger("fastfeed.loader")
 
@@ -277,7 +278,9 @@ class PlannedLoader:
         if getattr(dataset, "cache", None) is None or collector is None:
             return ()
         stats, _ = cache_stats(collector.counters, filled_behind(dataset))
-        return () if stats is None else (str(stats),)
+        needed = 0 if self._passage is None else self._passage.needed_bytes
+        left = [f"batches need up to {format_size(needed)} of /dev/shm: a cache there leaves so much free"] if needed else []
+        return (*left, *([] if stats is None else [str(stats)]))
 
     def look_for_obstacles(self) -> None:
         """Before the first workers are started that were decided on: whether dataset and functions can go to them."""

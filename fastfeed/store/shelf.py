@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from fastfeed.archive.shard import digest
 from fastfeed.machine import memory
 from fastfeed.store.cachefolder import TABLE
+from fastfeed.store.firstneeds import needed_bytes
 from fastfeed.store.lease import OPEN, ROW_BYTES, Lease
 
 _ROW = struct.Struct("<QQQQ")
@@ -44,7 +45,8 @@ class Room:
     budget_bytes: int
     """Of all caches at the place together."""
     reserve_bytes: int = 0
-    """Of the place's file system, for others: free space does not fall below it."""
+    """Of the place's file system, for others: free space does not fall below it, nor, where the place is memory, below what
+    batches need (firstneeds.py)."""
     memory_bytes: int = 0
     """Of memory, as the machine or the control group grants it, for others: what is left does not fall below it."""
     is_memory: bool = False
@@ -205,7 +207,8 @@ class Shelf:
     def _fits(self, size: int, room: Room) -> bool:
         facts = os.fstatvfs(self._own)
         free = facts.f_bavail * facts.f_frsize
-        return free - size >= room.reserve_bytes and self.folder.used_bytes() + size <= room.budget_bytes
+        reserve = max(room.reserve_bytes, needed_bytes()) if room.is_memory else room.reserve_bytes
+        return free - size >= reserve and self.folder.used_bytes() + size <= room.budget_bytes
 
     def _has_memory(self, size: int, room: Room) -> bool:
         if not room.is_memory:

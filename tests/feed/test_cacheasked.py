@@ -99,6 +99,13 @@ def test_plan_and_stats_tell(tmp_path: Path, place: Path):
     assert last is not None and (last.hits, last.misses) == (6, 0)
 
 
+def test_the_plan_says_what_batches_need_of_shared_memory_first(tmp_path: Path, place: Path):
+    dataset = fastfeed.open(pack_photos(tmp_path), transform=lambda image: torch.zeros(100_000), cache="8MiB", cache_dir=place)
+    loader = DataLoader(dataset, 2, num_workers=1, multiprocessing_context="fork", prefetch_factor=3)
+    list(loader)
+    assert "batches need up to 3.8 MiB of /dev/shm: a cache there leaves so much free" in str(loader.plan)  # 5 of 800 kB
+
+
 SAME = """
 import json, os, sys
 import torch

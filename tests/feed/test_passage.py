@@ -1,3 +1,4 @@
+import gc
 import logging
 import os
 import resource
@@ -10,6 +11,7 @@ from torch.utils.data import default_collate
 from fastfeed.errors import UsageError
 from fastfeed.feed.passage import SMALL_BYTES, SPARE_BYTES, can_start, passage_of
 from fastfeed.feed.slots import Slots
+from fastfeed.store.firstneeds import needed_bytes
 
 BIG = torch.zeros(SMALL_BYTES)
 
@@ -73,6 +75,24 @@ def test_all_go_past_where_the_plan_says_so_and_it_is_told_once(caplog):
         assert [crossed(passage, [BIG.clone()])[1] for _ in range(3)] == ["asked"] * 3
     assert [record.message for record in caplog.records] == passage.said and len(passage.said) == 1
     assert passage.said[0].endswith("the plan says so")
+
+
+def test_what_batches_need_of_dev_shm_is_known_in_every_process(monkeypatch):
+    before, passage = needed_bytes(), opened()
+    monkeypatch.setattr(os, "statvfs", space(1 << 30))
+    for data in ([torch.ones(3)], [BIG.clone()], [torch.ones(SMALL_BYTES // 4 + 1)], ["text"]):
+        size = sum(part.nbytes for part in data if isinstance(part, torch.Tensor))
+        crossed(passage, data, size, 1)
+    assert passage.needed_bytes == (2 * 2 + 2) * BIG.nbytes and needed_bytes() == before + passage.needed_bytes
+    copy = ForkingPickler.loads(ForkingPickler.dumps(passage))
+    assert copy.needed_bytes == passage.needed_bytes
+    monkeypatch.setattr(os, "statvfs", space(0))
+    copy.sent([torch.zeros(3 * SMALL_BYTES)], 12 * SMALL_BYTES, 1)  # it goes past /dev/shm, and should not have to
+    assert passage.needed_bytes == 6 * 12 * SMALL_BYTES
+    passage.go_past()
+    del copy, passage
+    gc.collect()
+    assert needed_bytes() == before
 
 
 def test_a_copy_in_a_worker_sees_what_the_main_process_writes():

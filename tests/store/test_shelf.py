@@ -11,6 +11,7 @@ import pytest
 from caching import NAME, OTHER, folder_of, other_process
 from loading import in_own_space
 
+from fastfeed.store.firstneeds import comes_first
 from fastfeed.store.lease import Lease
 from fastfeed.store.shelf import Room, Shelf
 
@@ -108,6 +109,21 @@ def test_others_room_on_the_file_system_is_left(shelf: Shelf):
     all_of_it = Room(1 << 60, reserve_bytes=facts.f_blocks * facts.f_frsize)
     assert not shelf.has_room(1, all_of_it) and not shelf.put(0, b"x", all_of_it)
     assert shelf.find(0) is None
+
+
+def test_what_batches_need_is_left_where_the_place_is_memory(shelf: Shelf):
+    class Batches:
+        needed_bytes = 0
+
+    batches, memory = Batches(), Room(1 << 60, is_memory=True)
+    comes_first(batches)
+    assert shelf.has_room(1, memory)
+    facts = os.statvfs(shelf.folder.path)
+    batches.needed_bytes = facts.f_blocks * facts.f_frsize
+    assert not shelf.has_room(1, memory) and not shelf.put(0, b"x", memory)
+    assert shelf.has_room(1, Room(1 << 60))  # a disk
+    del batches
+    assert shelf.has_room(1, memory)
 
 
 def test_memory_is_looked_at_where_the_place_is_memory(shelf: Shelf, monkeypatch):
