@@ -232,7 +232,7 @@ class Fingerprint:
         except insides.Unknown as error:
             self.unknown.append(str(error))
         else:
-            self._refer(state if told is None else told)
+            self._refer(state if told is None else [told, state.get("digest")])  # also of a dataset made from one of ours
 
 
 def _of_ours(state: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import textwrap
 import threading
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,6 +191,17 @@ def test_tables_count_by_their_values():
         return Data(table=pandas.DataFrame({"path": ["a", last], "label": [1, 2]}))
 
     assert of(table("b")) == of(table("b")) != of(table("c"))
+
+
+class Reopened(Data):
+    """Pickles to its path, as our datasets do, and classes that people derive from them."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": "packed"}
+
+
+def test_the_content_of_a_dataset_that_pickles_to_its_path_counts():
+    assert of(Reopened(digest="a", file=sys.stderr)) == of(Reopened(digest="a")) != of(Reopened(digest="b"))
 
 
 def test_what_samples_do_not_depend_on_does_not_count():
