@@ -69,7 +69,7 @@ class Fingerprint:
     def _put(self, text: str) -> None:
         self._put_bytes(text.encode("utf-8", "surrogatepass"))
 
-    def _put_bytes(self, raw: bytes) -> None:
+    def _put_bytes(self, raw: bytes | memoryview) -> None:
         self._hash.update(len(raw).to_bytes(8, "little"))
         self._hash.update(raw)
 
@@ -116,12 +116,17 @@ class Fingerprint:
             array = value.view(torch.uint8).numpy() if value.numel() else np.empty(0)
         elif isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
             self._put(f"{value.dtype.descr} {value.shape}")
+            file = insides.mapped(value)
+            if file is not None:  # maybe larger than memory
+                at = value.__array_interface__["data"][0] - file.__array_interface__["data"][0]
+                self._put(f"{origins.file_facts(file.filename)} {file.offset} {at} {value.strides}")
+                return True
             array = np.ascontiguousarray(value)
         elif isinstance(value, bytearray | memoryview):
             array = np.frombuffer(value, np.uint8)
         else:
             return False
-        self._put_bytes(array.tobytes())
+        self._put_bytes(array.reshape(-1).view(np.uint8).data if array.size else b"")
         return True
 
     # ------------------------------------------------------------------------------------------------------------- code
@@ -210,19 +215,28 @@ class Fingerprint:
         if isinstance(value, PurePath):
             self._refer(os.fspath(value))  # besides it keeps hashes, which differ between processes
             return
-        state = insides.attributes(value)
-        digest = state.get("digest")
-        ours = type(value).__module__.startswith("fastfeed.")
-        if ours and isinstance(digest, str):
-            self._put(digest)  # one of our datasets: its content is known
-            state = {
-                name: part for name, part in state.items() if not name.startswith("_") and name not in {"cache", "recorder"}
-            }
         self._refer(type(value))
-        self._refer(state)
-        if ours:
-            return
+        state = insides.attributes(value)
+        library = type(value).__module__.partition(".")[0]
+        if library == "fastfeed":
+            self._refer(_of_ours(state))
+        elif library == "datasets" and isinstance(state.get("_fingerprint"), str):
+            # Of Hugging Face, which follows all that is done with the data; the data itself may be larger than memory.
+            self._refer([state["_fingerprint"], state.get("_format_type"), state.get("_format_kwargs")])
+        else:
+            self._foreign(value, state)
+
+    def _foreign(self, value: Any, state: dict[str, Any]) -> None:  # noqa: ANN401
         try:
-            self._refer(insides.hidden(value))
+            told = insides.pickled(value)
         except insides.Unknown as error:
             self.unknown.append(str(error))
+        else:
+            self._refer(state if told is None else [told, state.get("digest")])  # also of a dataset made from one of ours
+
+
+def _of_ours(state: dict[str, Any]) -> dict[str, Any]:
+    """What counts of an object of fastfeed's: of a dataset, whose content its digest tells, what it was opened with."""
+    if not isinstance(state.get("digest"), str):
+        return state
+    return {name: part for name, part in state.items() if not name.startswith("_") and name not in {"cache", "recorder"}}

@@ -20,6 +20,8 @@ _NO_MATTER = (
     np.random.Generator, np.random.RandomState, np.random.BitGenerator, torch.Generator,
 )  # fmt: skip
 """What code uses and samples that are kept do not depend on: from generators none of them draws, which is proven."""
+MOST_BYTES = 1 << 30
+"""Of a table of Arrow's, which shows what it holds by copying it."""
 _LOADS = "GLOBAL", "LOAD_NAME"
 _CLASS_FACTS = {"__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__slots__", "__qualname__"}
 
@@ -58,25 +60,42 @@ def attributes(value: Any) -> dict[str, Any]:  # noqa: ANN401
     return {name: found[name] for name in sorted(found)}
 
 
-def hidden(value: Any) -> Any:  # noqa: ANN401
-    """What an object has besides its attributes, as it would be pickled; None where it has nothing.
+def pickled(value: Any) -> Any:  # noqa: ANN401
+    """What an object's own code says of it when it is pickled, which is all that a spawned worker gets of it; else None.
 
     Raises:
-        Unknown: It has something that it does not show.
+        Unknown: It has more than attributes, and does not show it, or too much to look at.
     """
     kind = type(value)
-    reduce = copyreg.dispatch_table.get(kind)
     try:
-        if reduce is not None:
-            return reduce(value)
-        if all(_is_default(kind, name) for name in ("__reduce_ex__", "__reduce__")):
-            if _is_default(kind, "__getstate__"):
-                object.__reduce_ex__(value, 2)  # refuses an object that has more than attributes
-            return None
-        parts = value.__reduce_ex__(2)
+        parts = _reduced(kind, value)
     except Exception as error:  # the object's own code: it may raise anything
         raise Unknown(f"{kind.__module__}.{kind.__qualname__}") from error
-    return parts if isinstance(parts, str) else [list(part) if hasattr(part, "__next__") else part for part in parts]
+    return [list(part) if hasattr(part, "__next__") else part for part in parts] if isinstance(parts, tuple) else parts
+
+
+def _reduced(kind: type, value: Any) -> Any:  # noqa: ANN401
+    if kind.__module__.startswith("pyarrow.") and getattr(value, "nbytes", 0) > MOST_BYTES:
+        msg = "it would be copied, and may be larger than memory"
+        raise ValueError(msg)
+    reduce = copyreg.dispatch_table.get(kind)
+    if reduce is not None:
+        return reduce(value)
+    if not all(_is_default(kind, name) for name in ("__reduce_ex__", "__reduce__")):
+        return value.__reduce_ex__(2)
+    if not _is_default(kind, "__getstate__"):
+        return value.__getstate__()
+    object.__reduce_ex__(value, 2)  # refuses an object that has more than attributes
+    return None
+
+
+def mapped(value: Any) -> "np.memmap[Any, Any] | None":  # noqa: ANN401 - an array or a scalar
+    """The file of which an array shows a part as it is there; None where its numbers are in memory."""
+    found = None
+    while value is not None:
+        found = value if isinstance(value, np.memmap) else found
+        value = getattr(value, "base", None)
+    return found if found is not None and found.filename is not None and found.mode != "c" else None
 
 
 def members(kind: type) -> dict[str, Any]:

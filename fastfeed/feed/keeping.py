@@ -251,7 +251,10 @@ def cached(
             so many steps of the transform (a Compose); "sample": samples as they are.
         cache: How much is kept: bytes ("8GiB"), "auto", or fastfeed.Cache; None: nothing.
         cache_dir: Where, as fastfeed.open.
-        version: Samples that were kept with another version are not found: for what changes them and Python cannot see.
+        version: Samples that were kept with another version are not found: for what changes them and the fingerprint does not
+            hold, such as files that are overwritten in place, or the environment. It holds attributes, the code that is reached
+            from them and what that uses (of installed packages their versions), files that are named, and folders of listed
+            files, in which a file that is replaced is seen.
 
     Raises:
         UsageError: There is no such part, or it cannot be kept, for the reason that it says.

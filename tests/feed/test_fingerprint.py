@@ -15,6 +15,7 @@ import textwrap
 import threading
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -169,6 +170,38 @@ def test_files_that_are_named_count(tmp_path: Path):
     os.replace(folder / "new", folder / "1.jpg")
     after = [of(value) for value in (*named, listed)]
     assert all(one != other for one, other in zip(before[1:], after[1:], strict=True))
+
+
+def test_arrays_that_show_a_file_count_by_the_file_and_are_not_read(tmp_path: Path):
+    path = tmp_path / "tokens"
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)  # nobody could read that
+    tokens = np.memmap(path, "u2", "r")
+    parts = [tokens, tokens[5:], tokens[:-5], np.asarray(tokens)[5:-5], tokens[::2], np.memmap(path, "u2", "r", offset=10)]
+    found = [of(part) for part in parts]
+    assert len(set(found)) == len(parts) and of(np.memmap(path, "u2", "r")) == found[0]
+    os.utime(path, ns=(1, 1))
+    assert of(tokens) != found[0]
+
+
+def test_tables_count_by_their_values():
+    pandas = pytest.importorskip("pandas")
+
+    def table(last: str):
+        return Data(table=pandas.DataFrame({"path": ["a", last], "label": [1, 2]}))
+
+    assert of(table("b")) == of(table("b")) != of(table("c"))
+
+
+class Reopened(Data):
+    """Pickles to its path, as our datasets do, and classes that people derive from them."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": "packed"}
+
+
+def test_the_content_of_a_dataset_that_pickles_to_its_path_counts():
+    assert of(Reopened(digest="a", file=sys.stderr)) == of(Reopened(digest="a")) != of(Reopened(digest="b"))
 
 
 def test_what_samples_do_not_depend_on_does_not_count():

@@ -9,10 +9,22 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
-from fastfeed.feed.insides import Unknown, attributes, global_names, hidden, is_plain, is_plainly, matters, members, names
+from fastfeed.feed.insides import (
+    Unknown,
+    attributes,
+    global_names,
+    is_plain,
+    is_plainly,
+    mapped,
+    matters,
+    members,
+    names,
+    pickled,
+)
 
 
 class Base:
@@ -58,16 +70,37 @@ def test_attributes_come_from_slots_and_dict():
     assert attributes(Base()) == {} and attributes(1) == {}
 
 
-def test_hidden_state_is_what_pickling_shows():
-    assert hidden(Thing()) is None
-    assert hidden(deque([1, 2])) != hidden(deque([1, 3]))
-    assert hidden(re.compile("a")) != hidden(re.compile("b"))
+def test_what_pickling_shows_is_all_that_a_worker_gets():
+    class Drops(Thing):
+        def __getstate__(self):
+            return {"one": self.one}
+
+    assert pickled(Drops()) == {"one": 1}
+    assert pickled(Thing()) is None
+    assert pickled(deque([1, 2])) != pickled(deque([1, 3]))
+    assert pickled(re.compile("a")) != pickled(re.compile("b"))
 
 
 @pytest.mark.parametrize("value", [(each for each in "ab"), threading.Lock()], ids=["generator", "lock"])
 def test_what_does_not_show_it_is_unknown(value):
     with pytest.raises(Unknown, match=type(value).__name__):
-        hidden(value)
+        pickled(value)
+
+
+def test_a_table_that_is_too_much_to_copy_is_unknown(monkeypatch):
+    table = pa.table({"a": [1, 2]})
+    assert pickled(table) is not None
+    monkeypatch.setattr("fastfeed.feed.insides.MOST_BYTES", 8)
+    with pytest.raises(Unknown, match="Table"):
+        pickled(table)
+
+
+def test_arrays_that_show_a_file(tmp_path: Path):
+    file = np.memmap(tmp_path / "file", "u1", "w+", shape=100)
+    assert mapped(file) is file and mapped(np.asarray(file)[3:].reshape(-1)) is file
+    assert mapped(np.zeros(3)) is mapped(np.float32(1)) is None
+    file.flush()
+    assert mapped(np.memmap(tmp_path / "file", "u1", "c")) is None
 
 
 def test_what_raises_when_asked_is_unknown():
@@ -76,7 +109,7 @@ def test_what_raises_when_asked_is_unknown():
             raise ZeroDivisionError
 
     with pytest.raises(Unknown, match="Raises"):
-        hidden(Raises())
+        pickled(Raises())
 
 
 def test_loggers_locks_and_generators_do_not_matter():
