@@ -216,6 +216,18 @@ def test_batches_that_are_kept_stay_as_they_are(photos):
     assert equal([list(batch) for batch in on(LateCard(), loaded(fastfeed.open(photos, TRAIN), device="cuda"))], expected)
 
 
+def test_a_batch_with_an_image_that_does_not_fit_comes_as_floats(photos):
+    steps = [transforms.RandomCrop(160, pad_if_needed=True), transforms.ToTensor(), transforms.Normalize([0.5], [0.2])]
+    transform = transforms.Compose(steps)
+    dataset = fastfeed.open(photos, transform)
+    sizes = [loader_batch[0].shape for loader_batch in loaded(dataset, 8)]
+    assert set(sizes) == {(8, 3, 160, 160)}
+    expected = [list(batch) for batch in loaded(dataset, 8)]
+    loader = on(LateCard(), loaded(fastfeed.open(photos, transform), 8, device="cuda"))
+    assert equal([list(batch) for batch in loader], expected)
+    assert "device" in str(loader.plan)
+
+
 def test_a_transform_of_batches_sees_floats(photos):
     def whitest(batch: Any) -> Any:
         return batch[0].amax(dim=(1, 2, 3)), batch[1]

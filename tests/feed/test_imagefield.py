@@ -120,3 +120,13 @@ def test_the_image_is_transformed_before_its_target_as_image_folder_does(tmp_pat
 
     fastfeed.open(tmp_path / "packed", image, target_transform=target)[0]
     assert calls == ["image", "target"]
+
+
+def test_raw_batches_are_bytes_where_something_is_made_of_them(captioned):
+    floats = transforms.Compose([transforms.RandomResizedCrop(12), transforms.ToTensor()])
+    for transform, unfinished in ((floats, True), (CROP, False)):
+        dataset = fastfeed.open(captioned, {"jpg": transform})
+        made = dataset.make_batch([0, 1, 3], lambda _: None, lambda shape, dtype: torch.empty(shape, dtype=dtype), raw=True)
+        assert made is not None and made.images.dtype is torch.uint8
+        made.collated()
+        assert (made.unfinished is not None) == unfinished

@@ -420,3 +420,16 @@ def test_a_queue_delivers_them_in_any_order_and_late():
         time.sleep(0.001)
     found = [ForkingPickler.loads(data)[0] for data in sent]
     assert [one.unique().tolist() for one in found] == [[0], [1], [2]]
+
+
+def test_the_memory_under_a_tensor_is_the_whole_slot_while_it_is_lent():
+    slots = Slots(1)
+    batch = handed(slots)[0]
+    memory = module.memory_under(batch)
+    assert memory is not None and memory.ctypes.data == batch.data_ptr() and memory.nbytes == batch.numel()
+    assert module.memory_under(batch[1:, ::2]) is memory
+    place = weakref.ref(memory)
+    del batch, memory
+    again = handed(slots)[0]
+    assert module.memory_under(again) is place()  # one array for all batches
+    assert module.memory_under(torch.ones(3)) is None
