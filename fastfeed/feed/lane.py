@@ -72,7 +72,7 @@ class Lane:
             RuntimeError: The device has no memory for it, or fails.
         """
         loading = _Loading(self)
-        with self.card.side():
+        with self.card.side(), torch.inference_mode(mode=False):  # whoever asks: it may be moved for another one
             try:
                 found = exchanged(data, loading)
                 if unfinished is not None:

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import pytest
 import torch
 from fakecuda import LateCard
 from helpers import encoded, packed, photo
-from loading import At, Calls, Flow, Numbers, Raise, equal
+from loading import At, Calls, Flow, Numbers, Raise, Raises, equal
 from torch.utils.data.datapipes.iter import IterableWrapper
 from torchvision import transforms
 
 import fastfeed
+from fastfeed.accelerate import prepare
 from fastfeed.errors import FastfeedWarning, UsageError
 from fastfeed.feed.device import DeviceSide, found, side_of
 from fastfeed.feed.lane import Lane
@@ -187,6 +189,26 @@ def test_a_resumed_loader_goes_on_behind_the_batch_that_was_handed_out(workers):
     other = on(LateCard(), loaded(Calls(int, 40), num_workers=workers, device="cuda"))
     other.load_state_dict(loader.state_dict())
     assert begun + [batch.tolist() for batch in other] == whole
+
+
+def test_a_worker_that_dies_is_told_behind_the_batches_that_came():
+    dying = Calls(At(9, partial(os._exit, 3)), 24)
+    loader = on(LateCard(), loaded(dying, 2, num_workers=1, shuffle=False, device="cuda"))
+    passes, numbers = iter(loader), list[list[int]]()
+    with Raises(RuntimeError, match=r"sample 9.*"):
+        numbers.extend(batch.tolist() for batch in passes)
+    assert numbers == [[0, 1], [2, 3], [4, 5], [6, 7]][: len(numbers)]
+    with Raises(RuntimeError, match="sample 9"):
+        next(passes)
+    assert loader.state_dict()["order"]["consumed"] == 2 * len(numbers)
+
+
+def test_a_loader_that_accelerate_prepares():
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed: pip install 'fastfeed[accelerate]'")
+    expected = list(loaded(Calls(int, 30)))
+    loader = prepare(accelerate.Accelerator(cpu=True), on(LateCard(), loaded(Calls(int, 30), device="cuda")))
+    on(LateCard(), loader)
+    assert equal(list(loader), expected)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])

@@ -149,3 +149,11 @@ def test_several_threads():
         thread.join()
     lane.release()
     assert not wrong
+
+
+def test_a_batch_that_is_moved_under_inference_mode_may_be_trained_on():
+    levels = Levels(np.tile(np.arange(256, dtype=np.float32) / 2, (3, 1)), (Step("mul", (0.5,)),), ())
+    lane, images = Lane(LateCard()), torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
+    with torch.inference_mode():
+        found = lane.hand(lane.move([images, host()], Unfinished(0, levels)))
+    assert not any(part.is_inference() for part in found) and torch.equal(found[0], images / 2)

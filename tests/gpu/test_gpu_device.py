@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,11 @@ def test_memory_that_cannot_be_registered_is_told_and_breaks_no_kernel_of_the_us
     card, memory = Cuda(device), torch.empty(1 << 20, dtype=torch.uint8)
     address = memory.data_ptr() & ~0xFFF
     assert card.register(address, 1 << 19) is None
+    large = torch.zeros(256 * MIB, dtype=torch.uint8)
+    began = time.perf_counter()
+    assert card.register(large.data_ptr(), large.nbytes) is None
+    print(f"\nregistering 256 MiB: {1e3 * (time.perf_counter() - began):.1f} ms")
+    card.unregister(large.data_ptr())
     why = card.register(address, 1 << 19)
     assert why is not None and "cudaHostRegister gave error" in why
     print(f"\n{why}")

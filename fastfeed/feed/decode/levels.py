@@ -61,7 +61,7 @@ class Levels:
             names: Of them.
         """
         if table.dtype == np.float32:
-            ramp = torch.arange(256, dtype=torch.uint8).expand(3, 256)[None, :, :, None]
+            ramp = torch.arange(256, dtype=torch.uint8, device="cpu").expand(3, 256)[None, :, :, None]
             for steps in _candidates(list(own)):
                 tried = cls(table, steps, names)
                 if tried.applied(ramp)[0, :, :, 0].numpy().tobytes() == np.ascontiguousarray(table).tobytes():
@@ -79,7 +79,7 @@ class Levels:
         constants = self._here[images.device]
         if self.steps is None:
             return _looked_up(images, constants[0])
-        made = images.float() if not self.steps else None
+        made = None if self.steps else images.float()
         for (name, _), value in zip(self.steps, constants, strict=True):
             made = getattr(torch, name)(images, value) if made is None else getattr(made, f"{name}_")(value)
         assert made is not None
@@ -87,8 +87,8 @@ class Levels:
 
     def _constants(self, device: torch.device) -> list[torch.Tensor]:
         if self.steps is None:
-            return [torch.tensor(self.table).to(device)]
-        return [torch.tensor(step.values, device=device).view(1, -1, 1, 1) for step in self.steps]
+            return [torch.tensor(self.table, device=device)]
+        return [torch.tensor(step.values, dtype=torch.float32, device=device).view(1, -1, 1, 1) for step in self.steps]
 
 
 def _looked_up(images: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
@@ -112,7 +112,7 @@ def _candidates(own: list[Any]) -> Iterator[tuple[Step, ...]]:
 
 
 def _floats(values: Any) -> tuple[float, ...]:  # noqa: ANN401 - a number, a list or a tensor
-    return tuple(torch.as_tensor(values, dtype=torch.float64).flatten().tolist())
+    return tuple(torch.as_tensor(values, dtype=torch.float64, device="cpu").flatten().tolist())
 
 
 _KNOWN: dict[tuple[Any, ...], Levels] = {}

@@ -65,3 +65,17 @@ def test_it_travels_and_is_the_same_object_for_each_batch():
 
 def test_bytes_that_stay_bytes_have_none():
     assert Images(v1.Compose([*CROP, v1.PILToTensor()]), "auto").levels is None
+
+
+def test_other_defaults_of_torch_change_nothing():
+    expected = levels_of(CASES["v2"][0])[0]
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        with torch.device("meta"):
+            found = Levels.found(expected.table, CASES["v2"][0].transforms[1:], expected.names)
+            assert found == expected and found.steps is not None
+    finally:
+        torch.set_default_dtype(before)
+    bytes_ = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
+    assert torch.equal(found.applied(bytes_), expected.applied(bytes_))
