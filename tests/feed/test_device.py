@@ -14,7 +14,7 @@ import pytest
 import torch
 from fakecuda import LateCard
 from helpers import encoded, packed, photo
-from loading import At, Calls, Flow, Numbers, Raise, Raises, equal
+from loading import At, Calls, Flow, Numbers, Raise, Raises, equal, remains, settled
 from torch.utils.data.datapipes.iter import IterableWrapper
 from torchvision import transforms
 
@@ -133,6 +133,33 @@ def test_which_device_is_meant_without_any():
     assert device.type == "cpu" and why.startswith("device: cuda:1 was asked for, and batches stay on the CPU: ")
 
 
+class Machine:
+    """A fake of torch.cuda as far as it is asked which devices there are."""
+
+    def __init__(self, count: int, current: int) -> None:
+        self.count, self.current = count, current
+
+    def put(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: self.count)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: self.current)
+
+
+@pytest.mark.parametrize(
+    ("wish", "rank", "device", "why"),
+    [
+        ("cuda:3", "1", "cuda:3", "cuda:3 was given"),
+        ("cuda", "1", "cuda:1", "cuda:1, since LOCAL_RANK=1"),
+        ("cuda", "7", "cuda:2", "cuda:2, the current one"),  # each rank sees its own devices only
+        ("cuda", "", "cuda:2", "cuda:2, the current one"),
+    ],
+)
+def test_which_device_is_meant(monkeypatch, wish, rank, device, why):
+    Machine(4, 2).put(monkeypatch)
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    assert found(torch.device(wish)) == (torch.device(device), f"device: {why}")
+
+
 # ---------------------------------------------------------------------------------------------------- on a fake of CUDA
 class Hasty(Lane):
     """A lane that gives memory back before it was read: what the tests below have to notice."""
@@ -209,6 +236,36 @@ def test_a_loader_that_accelerate_prepares():
     loader = prepare(accelerate.Accelerator(cpu=True), on(LateCard(), loaded(Calls(int, 30), device="cuda")))
     on(LateCard(), loader)
     assert equal(list(loader), expected)
+
+
+def test_another_number_of_workers_in_the_middle_of_a_pass():
+    expected = [batch.tolist() for batch in loaded(Calls(int, 480), num_workers=0)]
+    passes, numbers = iter(on(LateCard(), loaded(Calls(int, 480), num_workers=1, device="cuda"))), list[list[int]]()
+    for number, batch in enumerate(passes):
+        numbers.append(batch.tolist())
+        if number in {3, 9}:
+            passes.resize(3 if number == 3 else 0, lambda _: None)
+    assert numbers == expected and passes.made.options.num_workers == 0
+
+
+def test_an_epoch_that_is_named_after_the_pass_has_begun():
+    options: dict[str, Any] = {"shuffle": True, "num_workers": 1}
+    plain, moving = loaded(Calls(int, 40), **options), on(LateCard(), loaded(Calls(int, 40), **options, device="cuda"))
+    found_ = []
+    for loader in (plain, moving):
+        passes = iter(loader)
+        loader.set_epoch(4)
+        found_.append([batch.tolist() for batch in passes])
+    assert found_[0] == found_[1]
+
+
+def test_a_pass_that_is_dropped_leaves_nothing():
+    before = remains()
+    passes = iter(on(LateCard(), loaded(Calls(int, 400), device="cuda")))
+    next(passes)
+    next(passes)
+    del passes
+    assert {name: left for name, left in settled(before).items() if name != "files"} == {}
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
