@@ -92,6 +92,15 @@ def test_others_move_themselves_when_they_are_handed_out(part):
         assert torch.equal(found[0].data, part.data)
 
 
+def test_an_object_is_asked_to_move_to_the_device_and_no_more():
+    class Graph:
+        def to(self, device: torch.device) -> Any:
+            return "moved", device
+
+    lane = Lane(LateCard())
+    assert lane.hand(lane.move({"graph": Graph()})) == {"graph": ("moved", torch.device("cpu"))}
+
+
 def test_what_is_unfinished_is_finished_there():
     table = np.tile(np.arange(256, dtype=np.float32) / 2, (3, 1))
     levels = Levels(table, (Step("mul", (0.5,)),), ())
