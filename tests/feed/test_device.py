@@ -21,6 +21,7 @@ from torchvision import transforms
 import fastfeed
 from fastfeed.accelerate import prepare
 from fastfeed.errors import FastfeedWarning, UsageError
+from fastfeed.feed.decodedby import Batching
 from fastfeed.feed.device import DeviceSide, found, side_of
 from fastfeed.feed.lane import Lane
 from fastfeed.feed.loader import DataLoader
@@ -75,7 +76,7 @@ def test_other_decoders():
 
 def test_a_datapipe_is_refused():
     with pytest.raises(UsageError, match="DataPipes"):
-        side_of("cuda", "cpu", IterableWrapper([1]))
+        side_of("cuda", "cpu", IterableWrapper([1]), Batching(True, None, None, channels_last=False))
 
 
 def test_where_fastfeed_is_disabled_there_is_no_device(monkeypatch):

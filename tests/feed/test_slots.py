@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -153,6 +153,22 @@ def test_parts_and_other_shapes_of_a_slot_arrive_as_they_are():
     sent = slots.handed({"whole": made, "part": (made[1:3, ::2], made.t())}, TOKEN)
     found = ForkingPickler.loads(ForkingPickler.dumps(sent))
     assert equal(found, expected) and found["part"][1].stride() == (1, 6)
+
+
+class Pair(NamedTuple):
+    one: torch.Tensor
+    other: torch.Tensor
+
+
+def test_named_tuples_are_looked_into():
+    slots = Slots(1)
+    made = taken(slots, SHAPE).fill_(7)
+    found = pickle.loads(ForkingPickler.dumps(slots.handed([Pair(made[1:], made[0])], TOKEN)))
+    assert type(found[0]) is Pair and found[0].one.shape == (2, 4, 5) and int(found[0].other.sum()) == 7 * 20
+    del made
+    assert slots.take(SHAPE, torch.uint8) is None
+    del found
+    assert slots.take(SHAPE, torch.uint8) is not None
 
 
 def test_lists_and_dicts_that_are_there_twice_are_one_afterwards():
