@@ -14,7 +14,6 @@ from fastfeed.feed.dali import DaliDecoder, DaliOptions
 from fastfeed.feed.decode.encoded import Encoded
 from fastfeed.feed.decode.whole import Unfinished
 from fastfeed.feed.lane import Lane, Moved
-from fastfeed.feed.lastaxis import channels_last
 
 _CHANNELS = 3
 _REST = "DALI gets baseline JPEGs of which headers tell nothing odd; workers decode the others on the CPU, as told above"
@@ -67,11 +66,11 @@ class DecodingLane:
         """
         image = _place_of_encoded(data)
         if image is None:
-            return self._lane.move(channels_last(data) if self._last else data, unfinished)
+            return self._lane.move(data, unfinished)
         encoded = data[image]
         rest = data.copy()
         rest[image] = None
-        moved = self._lane.move(channels_last(rest) if self._last else rest)
+        moved = self._lane.move(rest)
         self.decoder.begin(encoded)
         height, width = encoded.size
         return Decoding(moved, image, unfinished, moved.size_bytes + len(encoded.where) * height * width * _CHANNELS)
@@ -87,7 +86,7 @@ class DecodingLane:
         if isinstance(moved, Moved):
             return self._lane.hand(moved)
         card = self._lane.card
-        with card.side():
+        with card.side(), torch.inference_mode(mode=False):  # as Lane.move
             images = self.decoder.take().permute(0, 3, 1, 2)
             images = images if self._last else images.contiguous()
             if moved.unfinished is not None:

@@ -171,6 +171,12 @@ def test_the_plan_says_who_decodes_and_stats_count(folder):
     assert "device: cpu was given" in told
 
 
+def test_what_comes_under_inference_mode_may_be_trained_on(folder):
+    with torch.inference_mode():
+        images, _ = next(iter(loader_of(folder)))
+    assert not images.is_inference()
+
+
 def test_a_dataset_of_dicts(tmp_path):
     pytest.importorskip("nvidia.dali", reason="NVIDIA DALI is not installed (pip install 'fastfeed[dali]')")
     files: dict[str, Any] = {}
