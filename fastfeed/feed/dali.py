@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastfeed.errors import UsageError
 from fastfeed.feed.decode.encoded import FIRST, HEIGHT, INDEX, LEFT, SIZE, TOP, WIDTH, Encoded
 from fastfeed.feed.decode.placed import decoded_by_pillow
 from fastfeed.feed.naming import indices_text
@@ -52,6 +53,13 @@ class DaliOptions:
     in_flight: int = 2
     """Batches that DALI works at. More hide longer hitches and take more memory of the GPU."""
 
+    def __post_init__(self) -> None:
+        """Raises UsageError for what nobody can mean."""
+        right = 0 <= self.hw_decoder_load <= 1 and self.in_flight > 0 and (self.threads is None or self.threads > 0)
+        if not right:
+            msg = "DaliOptions that cannot be"
+            raise UsageError(msg, expected="hw_decoder_load from 0 to 1; threads and in_flight from 1 on", got=repr(self))
+
     @property
     def num_threads(self) -> int:
         """Threads, settled."""
@@ -65,6 +73,7 @@ class DaliOptions:
         return (
             f"DALI decodes on {device}: {threads}, {self.in_flight} batches at a time",
             f"DALI: {self.hw_decoder_load:.0%} of images go to the JPEG engine (hw_decoder_load): 50% trained faster than 90%",
+            f"DALI keeps memory of the GPU for the {self.in_flight} largest batches it has seen, of which torch does not know",
         )
 
 
@@ -219,9 +228,9 @@ class DaliDecoder:
         self.device, self.options = device, options or DaliOptions()
         self._pipeline: _Pipeline | None = None
         self._begun: deque[_Begun] = deque()
-        weakref.finalize(self, _drop, self._begun).atexit = False  # DALI ends its pipelines there
-        self._reading: deque[tuple[torch.cuda.Event, _Begun, torch.Tensor | None]] = deque()
+        self._reading: deque[_Read] = deque()
         """Batches whose results are being copied out of DALI's memory, with that."""
+        weakref.finalize(self, _let_go, self._begun, self._reading).atexit = False  # DALI ends its pipelines there
         self.broken = 0
         """Pipelines that broke."""
         self._broken_in_row = 0
@@ -274,7 +283,7 @@ class DaliDecoder:
         """Let go of batches that nobody will take."""
         if any(begun.pipeline is not None for begun in self._begun):
             self._pipeline = None  # one of them may have broken it
-        _drop(self._begun)
+        _let_go(self._begun, self._reading)
 
     @staticmethod
     def _ended(begun: _Begun) -> torch.Tensor | None:
@@ -329,13 +338,19 @@ class DaliDecoder:
                 one.pipeline = one.error = None
 
 
-def _drop(begun: deque[_Begun]) -> None:
-    """Nobody takes these batches; DALI reads their bytes until it is done with them."""
+_Read = tuple[torch.cuda.Event, _Begun, torch.Tensor | None]
+
+
+def _let_go(begun: deque[_Begun], reading: deque[_Read]) -> None:
+    """Nobody takes these batches; their bytes are read until DALI, and the GPU, are done with them."""
     while begun:
         pipeline = begun[0].pipeline
-        if pipeline is not None:
+        if pipeline is not None and begun[0].error is None:
             pipeline.drop()
         begun.popleft()
+    while reading:
+        reading[0][0].synchronize()
+        reading.popleft()
 
 
 def _said(error: RuntimeError) -> str:

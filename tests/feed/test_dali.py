@@ -189,6 +189,12 @@ def test_options_say_why():
     assert "50% of images" in " ".join(options.told(torch.device("cuda", 0)))
 
 
+@pytest.mark.parametrize("wrong", [{"hw_decoder_load": 2}, {"threads": 0}, {"in_flight": 0}], ids=str)
+def test_options_that_nobody_can_mean(wrong):
+    with pytest.raises(UsageError, match="DaliOptions"):
+        DaliOptions(**wrong)
+
+
 def test_without_dali_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "nvidia.dali", None)
     with pytest.raises(UsageError) as failure:

@@ -18,6 +18,7 @@ import fastfeed
 from fastfeed.errors import DecodeError
 from fastfeed.feed.dali import DaliOptions
 from fastfeed.feed.decode import encoded as encoding
+from fastfeed.feed.decode.placing import Placing
 from fastfeed.feed.decodinglane import Decoders
 from fastfeed.feed.lane import lane_onto
 from fastfeed.feed.loader import DataLoader
@@ -66,7 +67,7 @@ def test_it_gives_the_batches_of_the_cpu_in_their_order(folder):
         assert torch.equal(targets, wanted) and images.dtype is torch.uint8 and images.is_contiguous()
         most, mean = levels(inside(images), inside(others))
         assert most <= 2 and mean < 0.4
-    assert loader.stats().counters["images decoded on the CPU before a GPU's decoder: no JPEG"] == 2
+    assert loader.stats().counters["images decoded by workers, not by DALI: no JPEG"] == 2
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -161,6 +162,24 @@ def test_a_script_may_end_while_batches_are_on_their_way(folder, how):
     command = [sys.executable, "-W", "ignore", "-c", _LEAVES, str(folder), how]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert (done.returncode, done.stdout, done.stderr) == (0, "left\n", "")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_pipeline_that_breaks_is_counted(folder, monkeypatch):
+    class Outside(Placing):
+        """Of which DALI refuses a part that Pillow fills up."""
+
+        @property
+        def place(self):
+            place = super().place
+            return place._replace(box=place.box._replace(height=5000))
+
+    dataset = fastfeed.open(folder, PIXELS)
+    with monkeypatch.context() as patch:
+        patch.setattr(encoding, "Placing", Outside)
+        loader = DataLoader(Subset(dataset, [0, 1, 2]), 3, num_workers=0, device="cpu", device_decode=DALI)
+        assert len(next(iter(loader))[0]) == 3
+    assert loader.stats().counters["batches decoded on the CPU: DALI's pipeline broke"] == 1
 
 
 def test_the_plan_says_who_decodes_and_stats_count(folder):

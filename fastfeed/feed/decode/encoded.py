@@ -32,7 +32,7 @@ FIRST, SIZE, TOP, LEFT, HEIGHT, WIDTH, INDEX = range(7)
 _ALIGNED_BYTES = 64
 _STEPS_OF_MEMORY = 16
 """Memory is asked for in so many sizes between two powers of two, so that batches find that of others (slots.py)."""
-_DECODED = "images decoded on the CPU before a GPU's decoder: "
+_DECODED = "images decoded by workers, not by DALI: "
 
 
 class Encoded(NamedTuple):
@@ -94,7 +94,7 @@ class Encoder:
         self._places.append((0.0, 0.0, 0.0, 0.0))
 
     def _take(self, index: int, data: bytes | memoryview, rows: Edges | None) -> None:
-        header = plain_header(data)
+        header = plain_header(data, in_parts=rows is not None)
         with self._images.states():  # goes back where it raises: then they are drawn anew
             placing = Placing(header.height, header.width)
             if not self._images.done_on(placing):

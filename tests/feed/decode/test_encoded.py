@@ -78,7 +78,7 @@ def test_what_others_do_not_take_is_decoded_and_keeps_its_place():
     assert batch.where[:, HEIGHT].gt(0).all() and batch.where[:, WIDTH].gt(0).all()
     assert levels(decoded_by_pillow(batch), expected)[0] <= 2
     assert np.array_equal(batch.pixels, expected[[0, 2, 3, 5]].reshape(4, -1))
-    said = {name.rpartition(": ")[2]: count for name, count in counts.items() if name.startswith("images decoded on the CPU")}
+    said = {name.rpartition(": ")[2]: count for name, count in counts.items() if name.startswith("images decoded by workers")}
     assert said == {"no JPEG": 2, "not baseline": 1, "CMYK or other colours": 1}
 
 

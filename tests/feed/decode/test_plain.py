@@ -47,6 +47,10 @@ def test_others_are_told(data, reason):
     assert why(data) == reason
 
 
+def test_a_scan_that_is_cut_in_parts_is_not_looked_through():
+    assert plain_header(jpeg()[:-40], in_parts=True) == read_header(jpeg())
+
+
 def test_what_pillow_looks_into_and_takes_is_plain():
     assert why(with_segment(jpeg(), 0xED, b"Photoshop 3.0\0" + b"words")) is None
 
