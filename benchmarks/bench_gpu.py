@@ -116,7 +116,7 @@ WAYS = (
     Way("fastfeed, jpeg_rows, channels last", by_fastfeed, NEEDS_ROWS, channels_last=True),
     Way("fastfeed, jpeg_rows, channels last, device", by_fastfeed, NEEDS_ROWS, channels_last=True, device=True),
     *(
-        Way(f"fastfeed, {packing}, dali {engine}", by_fastfeed, kind, channels_last=True, device=True, engine=engine, workers=6)
+        Way(f"fastfeed, {packing}, dali {engine}", by_fastfeed, kind, channels_last=True, device=True, engine=engine, workers=8)
         for (packing, kind), engine in product((("shards", "shards"), ("jpeg_rows", NEEDS_ROWS)), _ENGINES)
     ),
     *(Way(f"hand-written DALI, {engine}", handdali.batches, "files", engine=engine, workers=8) for engine in _ENGINES),

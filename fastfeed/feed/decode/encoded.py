@@ -94,7 +94,7 @@ class Encoder:
         self._places.append((0.0, 0.0, 0.0, 0.0))
 
     def _take(self, index: int, data: bytes | memoryview, rows: Edges | None) -> None:
-        header = plain_header(data, in_parts=rows is not None)
+        header = plain_header(data)
         with self._images.states():  # goes back where it raises: then they are drawn anew
             placing = Placing(header.height, header.width)
             if not self._images.done_on(placing):

@@ -1,10 +1,10 @@
 """Which JPEGs every decoder takes, a GPU's too: whole, baseline, gray or YCbCr with colours at all pixels or at half of them.
 
-A decoder on a GPU that meets something else may stop for good, or take the whole process with it: so it is told before.
+A decoder on a GPU that meets something else may stop for good, or take the whole process with it: so it is told before. The
+scan itself is not looked through, which would take longer than all the rest: damage there is for the decoder to find.
 """
 
 import io
-import re
 
 from PIL import Image
 
@@ -19,19 +19,15 @@ _FACTORS = frozenset({0x11, 0x12, 0x21, 0x22})
 _COLOUR_FACTOR = 0x11
 _RGB_NAMES = (0x52, 0x47, 0x42)
 """Numbers of components that say "RGB": so libjpeg takes them for that."""
-_OTHER_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
-"""In a scan, a marker that is no restart."""
 _END = b"\xff\xd9"
 _ANY = 1 << 62
 
 
-def plain_header(data: bytes | memoryview, *, in_parts: bool = False) -> Header:
+def plain_header(data: bytes | memoryview) -> Header:
     """The header of a JPEG that every decoder takes.
 
     Args:
         data: A file.
-        in_parts: Only parts of its scan will be decoded, which are proven when they are cut out (cut.py): its scan is not
-            looked through, which takes longer than everything else.
 
     Raises:
         Odd: It is none.
@@ -48,8 +44,8 @@ def plain_header(data: bytes | memoryview, *, in_parts: bool = False) -> Header:
         _prove_taken(data)
     if not header.gray:
         _prove_colours(data, header, frame)
-    if not in_parts:
-        _prove_whole(data, header)
+    if data[-len(_END) :] != _END:
+        raise Odd("cut off, or bytes behind its end")
     return header
 
 
@@ -72,12 +68,3 @@ def _prove_colours(data: bytes | memoryview, header: Header, frame: int) -> None
     adobe = head.find(_ADOBE)
     if names == _RGB_NAMES or (adobe >= 0 and head[adobe + _ADOBE_TRANSFORM] != _YCBCR):
         raise Odd("colours are not YCbCr")
-
-
-def _prove_whole(data: bytes | memoryview, header: Header) -> None:
-    """One scan from its header to the end marker, and nothing behind it."""
-    found = _OTHER_MARKER.search(data, header.scan)
-    if found is None:
-        raise Odd("cut off")
-    if found.start() != len(data) - len(_END) or data[-len(_END) :] != _END:
-        raise Odd("bytes behind the scan, or markers in it")
