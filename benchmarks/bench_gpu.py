@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks import handdali
 from benchmarks.bench_loader import photos_of
 from benchmarks.measure import (
     Record,
@@ -42,6 +43,8 @@ MEAN, DEVIATION = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 _WARM_STEPS = 40
 DEMAND = "a fixed batch on the GPU"
 NEEDS_ROWS = "rows"
+_ENGINES = (0.5, 0.65, 0.9)
+MODELS = ("resnet50", "resnet18")
 
 
 class Way(NamedTuple):
@@ -56,6 +59,10 @@ class Way(NamedTuple):
     """Whether batches have that layout in memory when they come, so that the GPU need not make it."""
     device: bool = False
     """Whether they come on the GPU, normalised (device=); else the training loop copies and normalises them."""
+    engine: float | None = None
+    """DALI decodes, and gives that part of images to the GPU's JPEG engine; None where the CPU decodes."""
+    workers: int | None = None
+    """Worker processes, or threads of hand-written DALI's, where they do not follow --workers."""
 
 
 def _transform(*, floats: bool = False) -> Any:  # noqa: ANN401 - a Compose
@@ -95,6 +102,8 @@ def by_fastfeed(order: Record) -> Any:  # noqa: ANN401 - a loader
     options = {**_options(dataset, order), "channels_last": order["channels_last"]}
     if on_device:
         options.update(device="cuda", pin_memory=None)
+    if order["engine"] is not None:
+        options.update(device_decode=fastfeed.DaliOptions(hw_decoder_load=order["engine"]))
     return fastfeed.DataLoader(**options)
 
 
@@ -106,6 +115,11 @@ WAYS = (
     Way("fastfeed, jpeg_rows", by_fastfeed, NEEDS_ROWS),
     Way("fastfeed, jpeg_rows, channels last", by_fastfeed, NEEDS_ROWS, channels_last=True),
     Way("fastfeed, jpeg_rows, channels last, device", by_fastfeed, NEEDS_ROWS, channels_last=True, device=True),
+    *(
+        Way(f"fastfeed, {packing}, dali {engine}", by_fastfeed, kind, channels_last=True, device=True, engine=engine, workers=8)
+        for (packing, kind), engine in product((("shards", "shards"), ("jpeg_rows", NEEDS_ROWS)), _ENGINES)
+    ),
+    *(Way(f"hand-written DALI, {engine}", handdali.batches, "files", engine=engine, workers=8) for engine in _ENGINES),
 )
 
 
@@ -116,13 +130,13 @@ def endless(loader: Any) -> Iterator[Any]:  # noqa: ANN401 - any loader
         yield from loader
 
 
-def stepper() -> Callable[[Any, Any], None]:
-    """One step of training on images (on the GPU; uint8, or normalised floats) and classes."""
+def stepper(name: str) -> Callable[[Any, Any], None]:
+    """One step of training a model of torchvision's on images (on the GPU; uint8, or normalised floats) and classes."""
     import torch
-    from torchvision.models import resnet50
+    from torchvision import models
 
     torch.backends.cudnn.benchmark = True
-    model = resnet50().cuda().to(memory_format=torch.channels_last)
+    model = getattr(models, name)().cuda().to(memory_format=torch.channels_last)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     shape = (1, 3, 1, 1)
     mean, deviation = (torch.tensor(values, device="cuda").view(shape) for values in (MEAN, DEVIATION))
@@ -161,7 +175,7 @@ def child(order: Record) -> Record:
 
     way = next((way for way in WAYS if way.name == order["way"]), None)
     batches = fixed(order) if way is None else endless(way.make(order))
-    step = stepper() if order["trains"] else None
+    step = stepper(order["model"]) if order["trains"] else None
     waits: list[float] = []
     feeds: list[float] = []
 
@@ -184,8 +198,16 @@ def child(order: Record) -> Record:
     return {
         "images_s": order["steps"] * order["batch_size"] / wall_seconds, "cores": used["cpu_seconds"] / wall_seconds,
         "wait_ms": _parts_ms(waits), "feed_ms": _parts_ms(feeds),
-        "gpu_mib": torch.cuda.max_memory_allocated() / 2**20,
+        "gpu_mib": torch.cuda.max_memory_allocated() / 2**20, "gpu_used_mib": _used_mib(),
     }  # fmt: skip
+
+
+def _used_mib() -> float:
+    """Memory of the GPU that is in use, DALI's as well, which torch does not know of."""
+    import torch
+
+    free, total = torch.cuda.mem_get_info()
+    return (total - free) / 2**20
 
 
 _PARTS = {"p50": 0.5, "p99": 0.99, "max": 1.0}
@@ -198,13 +220,15 @@ def _parts_ms(seconds: list[float]) -> dict[str, float]:
 
 
 # ------------------------------------------------------------------------------------------------ all runs
-def folders_of(photos: Path, home: Path) -> dict[str, str]:
-    """The photos in each form that can be made here."""
+def folders_of(photos: Path, home: Path, rows: str | None) -> dict[str, str]:
+    """The photos in each form that can be made here; rows is what was packed so elsewhere."""
     import fastfeed
 
     found = {"files": str(photos), "shards": str(home / "shards")}
     fastfeed.pack(photos, found["shards"])
-    if shutil.which("jpegtran"):
+    if rows is not None:
+        found[NEEDS_ROWS] = rows
+    elif shutil.which("jpegtran"):
         found[NEEDS_ROWS] = str(home / "rows")
         fastfeed.pack(photos, found[NEEDS_ROWS], jpeg_rows=True)
     else:
@@ -214,17 +238,24 @@ def folders_of(photos: Path, home: Path) -> dict[str, str]:
 
 def orders_of(args: argparse.Namespace, folders: dict[str, str]) -> Iterator[Record]:
     """Every run of a round."""
-    common = {"batch_size": args.batch_size, "steps": args.steps, "short_epochs": args.short_epochs}
-    yield {**common, "way": DEMAND, "workers": 0, "trains": True}
+    common = {
+        "batch_size": args.batch_size, "steps": args.steps, "short_epochs": args.short_epochs, "model": args.model,
+    }  # fmt: skip
+    if not args.loader_only:
+        yield {**common, "way": DEMAND, "workers": 0, "trains": True}
     chosen = [way for way in WAYS if way.packing in folders and any(word in way.name for word in args.only)]
-    for way, workers, trains in product(chosen, args.workers, (False, True)):
-        order = {**common, "way": way.name, "folder": folders[way.packing], "workers": workers, "trains": trains}
-        yield {**order, "channels_last": way.channels_last, "device": way.device}
+    chosen = [way for way in chosen if way.engine is None or handdali.has_dali()]
+    for way, trains in product(chosen, (False,) if args.loader_only else (False, True)):
+        for workers in args.workers if way.workers is None else [way.workers]:
+            order = {**common, "way": way.name, "folder": folders[way.packing], "workers": workers, "trains": trains}
+            yield {**order, "channels_last": way.channels_last, "device": way.device, "engine": way.engine}
 
 
 def row(name: tuple[str, int], runs: dict[bool, list[Record]], demand: float) -> list[str]:
     """A way's row of the table."""
-    trained = runs[True]
+    trained = runs.get(True)
+    if trained is None:
+        return [name[0], str(name[1]), shown(spread(run["images_s"] for run in runs[False]), ",.0f"), *[""] * 9]
     rate = spread(run["images_s"] for run in trained)
     waits = [
         f"{spread(run[kind][part] for run in trained)['median']:.2f}" for kind in ("wait_ms", "feed_ms") for part in _PARTS
@@ -240,10 +271,13 @@ def main() -> None:
 
     parser = arguments(__doc__, rounds=3)
     parser.add_argument("--photos", metavar="DIR", help="class folders of photos (default: the sample photos, or made ones)")
+    parser.add_argument("--rows", metavar="DIR", help="photos packed with --jpeg-rows, where this machine has no jpegtran")
     parser.add_argument("--photo-files", type=int, default=10_000, help="files at distinct paths (default %(default)s)")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--steps", type=int, default=300, help="measured steps a run (default %(default)s)")
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="ways whose names contain a word")
+    parser.add_argument("--loader-only", action="store_true", help="no training: batches are asked for as fast as they come")
+    parser.add_argument("--model", choices=MODELS, default=MODELS[0])
     parser.add_argument("--short-epochs", action="store_true", help="each photo once is an epoch")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument(
@@ -257,18 +291,26 @@ def main() -> None:
         parser.error("torch finds no GPU here, and this is about GPUs")
     found: dict[tuple[str, int], dict[bool, list[Record]]] = {}
     with tempfile.TemporaryDirectory(prefix="bench_gpu_", dir=args.out) as home:
-        folders = folders_of(photos_of(args, Path(home)), Path(home))
+        folders = folders_of(photos_of(args, Path(home)), Path(home), args.rows)
         for _ in range(args.rounds):
             for order in orders_of(args, folders):
                 print(order["way"], order["workers"], "training" if order["trains"] else "loading", "...", file=sys.stderr)
                 runs = found.setdefault((order["way"], order["workers"]), {})
                 runs.setdefault(order["trains"], []).append(in_fresh_process(__file__, order))
-    facts = machine_facts(["torch", "torchvision", "pillow", "simplejpeg"])
+    report(args, found)
+
+
+def report(args: argparse.Namespace, found: dict[tuple[str, int], dict[bool, list[Record]]]) -> None:
+    """Print what was found."""
+    import torch
+
+    facts = machine_facts(["torch", "torchvision", "pillow", "simplejpeg", "nvidia-dali-cuda130"])
     print_facts(facts)
+    what = "no training" if args.loader_only else args.model
     print(
-        f"{torch.cuda.get_device_name()}; {args.photo_files} photos, batches of {args.batch_size}, {args.steps} steps a run\n"
+        f"{torch.cuda.get_device_name()}; {args.photo_files} photos, batches of {args.batch_size}, {args.steps} steps, {what}\n"
     )
-    demand = spread(run["images_s"] for run in found[DEMAND, 0][True])["median"]
+    demand = 0.0 if args.loader_only else spread(run["images_s"] for run in found[DEMAND, 0][True])["median"]
     head = ["way", "workers", "loading alone, images / s", "training, images / s", "of the fixed batch's"]
     print_table(
         [*head, *(f"{kind} ms, {part}" for kind in ("wait", "feed") for part in _PARTS), "cores"],

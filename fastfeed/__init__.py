@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
         UsageError,
         WorkerDied,
     )
+    from fastfeed.feed.dali import DaliOptions
     from fastfeed.feed.dataset import PackedDataset
     from fastfeed.feed.decode.many import Views
     from fastfeed.feed.keeping import CachedDataset, cached
@@ -40,6 +41,7 @@ _HOMES = {
     "AuditResult": "auditor.result",
     "Cache": "config",
     "CachedDataset": "feed.keeping",
+    "DaliOptions": "feed.dali",
     "DataLoader": "feed.loader",
     "DatasetError": "errors",
     "DecodeError": "errors",
@@ -74,6 +76,7 @@ __all__ = [
     "AuditResult",
     "Cache",
     "CachedDataset",
+    "DaliOptions",
     "DataLoader",
     "DatasetError",
     "DecodeError",

@@ -13,6 +13,7 @@ from fastfeed.environment import (
     launch_config,
     launched_processes,
     limit_library_threads,
+    local_rank,
     overrides,
     temporary_folders,
     workers_begin,
@@ -190,3 +191,8 @@ def test_folders_for_temporary_files_the_schedulers_first():
         ("TMPDIR", "/tmp/mine"),
     ]
     assert temporary_folders({"TMPDIR": "relative", "SLURM_TMPDIR": ""}) == []
+
+
+@pytest.mark.parametrize(("text", "rank"), [("0", 0), ("3", 3), ("", None), ("x", None), ("-1", None)])
+def test_which_process_of_this_machine_it_is(text, rank):
+    assert local_rank({"LOCAL_RANK": text}) == rank and local_rank({}) is None

@@ -1,6 +1,7 @@
 """What no linter knows: the cold door, sizes, mirrors, and that the contracts cover the whole house."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -96,3 +97,9 @@ def test_import_contracts_hold():
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_dali_is_imported_in_one_file():
+    """By its name, when it is needed: no contract about imports sees that."""
+    named = [str(module) for module in MODULES if re.search(r"\bnvidia\.", (ROOT / module).read_text())]
+    assert named == ["fastfeed/feed/dali.py"]

@@ -106,7 +106,7 @@ class Cuda:
             if not code:
                 return None
             try:  # the runtime keeps an error until somebody asks, which would be the user's next kernel
-                torch.zeros(1, device=self.device)
+                torch.ones(1, device=self.device)  # a kernel: memory alone may be set without one
             except RuntimeError as error:
                 return f"cudaHostRegister gave error {code}: {str(error).partition(chr(10))[0]}"
         return f"cudaHostRegister gave error {code}"

@@ -7,11 +7,12 @@ raised in its turn.
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from fastfeed.errors import DecodeError
 from fastfeed.feed.decode.levels import Levels
+from fastfeed.feed.decode.whole import Unfinished
 from fastfeed.feed.fetch import Failure
-from fastfeed.feed.lane import Lane, Moved
 from fastfeed.feed.timing import Answer
 
 LEAST_AHEAD = 2
@@ -22,13 +23,39 @@ _AT_ONCE = 2
 """Batches that one call begins to move, besides the one that it hands out: one in its place and one more."""
 
 
+class Way(Protocol):
+    """A way onto a device: Lane, or DecodingLane, whose docstrings say more."""
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Of the device, by batches that are there before they are asked for."""
+
+    def move(self, data: Any, unfinished: Unfinished | None = None) -> Any:  # noqa: ANN401 - any batch
+        """Begin to move a batch; what hand() takes, with an attribute size_bytes."""
+
+    def hand(self, moved: Any) -> Any:  # noqa: ANN401
+        """The batch, for the user's current stream."""
+
+    def release(self) -> None:
+        """Let go of memory that was read."""
+
+
 class _Ready(NamedTuple):
     """A batch that waits for its turn."""
 
     answer: Answer
-    moved: Moved | None
-    """None for a Failure, which moves nowhere."""
+    moved: Any
+    """As Way.move gave it; None for a Failure, which moves nowhere."""
     size_bytes: int
+
+
+def _handed(lane: Way, ready: _Ready) -> Answer:
+    """The batch, or the Failure of an image that could not be decoded on the way."""
+    try:
+        data = lane.hand(ready.moved)
+    except DecodeError as error:
+        data = Failure.of(error, None, "decode")
+    return ready.answer._replace(data=data, unfinished=None)
 
 
 class _Fault(NamedTuple):
@@ -45,7 +72,7 @@ class Conveyor:
         finishes: Is told what is done to a batch on the device.
     """
 
-    def __init__(self, lane_of: Callable[[], Lane], finishes: Callable[[Levels], None] | None = None) -> None:
+    def __init__(self, lane_of: Callable[[], Way], finishes: Callable[[Levels], None] | None = None) -> None:
         self._lane_of, self._finishes = lane_of, finishes
         self._waiting: deque[_Ready | _Fault] = deque()
         self._bytes = self._largest = 0
@@ -73,9 +100,9 @@ class Conveyor:
         if isinstance(ready, _Fault):
             raise ready.error
         self._bytes -= ready.size_bytes
-        return ready.answer if ready.moved is None else ready.answer._replace(data=lane.hand(ready.moved), unfinished=None)
+        return ready.answer if ready.moved is None else _handed(lane, ready)
 
-    def _look_ahead(self, lane: Lane, take: Callable[[], Answer], arrived: Callable[[int], bool]) -> None:
+    def _look_ahead(self, lane: Way, take: Callable[[], Answer], arrived: Callable[[int], bool]) -> None:
         for _ in range(_AT_ONCE):
             if isinstance(self._waiting[-1], _Fault) or not self._has_room(lane):
                 return
@@ -86,11 +113,11 @@ class Conveyor:
             except Exception as error:  # noqa: BLE001 - whatever it is, it has its turn
                 self._waiting.append(_Fault(error))
 
-    def _has_room(self, lane: Lane) -> bool:
+    def _has_room(self, lane: Way) -> bool:
         count = len(self._waiting)
         return count <= LEAST_AHEAD or (count <= MOST_AHEAD and self._bytes + self._largest <= lane.ahead_bytes)
 
-    def _move(self, lane: Lane, answer: Answer) -> None:
+    def _move(self, lane: Way, answer: Answer) -> None:
         if isinstance(answer.data, Failure):
             self._waiting.append(_Ready(answer, None, 0))
             return

@@ -1,6 +1,7 @@
 """DataLoader(device=): what is asked for, which device that is, and a pass whose batches come there."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from fastfeed.errors import UsageError, warn
 from fastfeed.feed.conveyor import LEAST_AHEAD, Conveyor
 from fastfeed.feed.decode.levels import Levels
 from fastfeed.feed.decode.whole import Tells
+from fastfeed.feed.decodedby import Batching, Decode, decoders_of
+from fastfeed.feed.decodinglane import Decoders
 from fastfeed.feed.lane import Lane, lane_onto
 from fastfeed.feed.receiving import Receiver
 from fastfeed.feed.registered import registered_bytes
@@ -19,18 +22,19 @@ from fastfeed.feed.timing import Answer
 from fastfeed.units import format_size
 
 Device = str | torch.device | None
-DEVICE_DECODES = ("cpu",)
 
 
 class DeviceSide(Tells):
     """Of one loader: where its batches go.
 
     Args:
-        wish: A GPU, with or without its number.
+        wish: A GPU, with or without its number; "cpu" where a decoder shall have its batches.
+        decoders: Who decodes images on the way; None for the workers.
+        why: It is so, in a sentence; "" for none.
     """
 
-    def __init__(self, wish: torch.device) -> None:
-        self._wish = wish
+    def __init__(self, wish: torch.device, decoders: Decoders | None = None, why: str = "") -> None:
+        self._wish, self.decoders, self._why = wish, decoders, why
         self._lane: Lane | None = None
         self._lines: tuple[str, ...] = ()
         self._levels: Levels | None = None
@@ -43,25 +47,29 @@ class DeviceSide(Tells):
         """The way onto the device, which is settled with the first batch: then workers have been started, without CUDA."""
         if self._lane is None or self._lane.process != os.getpid():
             device, why = found(self._wish)
-            if device.type == "cpu":
+            if device.type != self._wish.type:
                 warn(why)
             self._lane, self._lines = lane_onto(device), (why,)
         return self._lane
 
     def receiver(self, shifts: Shifts) -> Receiver:
         """What a pass takes its batches from."""
-        return MovingReceiver(shifts, self.conveyor())
+        return MovingReceiver(shifts, self.conveyor(), _nothing if self.decoders is None else self.decoders.counted)
 
     def conveyor(self) -> Conveyor:
         """For the batches of a pass."""
-        return Conveyor(self.lane, self._finishes)
+        return Conveyor(self.lane if self.decoders is None else self.decoders.lanes(self.lane), self._finishes)
 
     def _finishes(self, levels: Levels) -> None:
         self._levels = levels
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Where batches go, and how; sentences for the plan."""
+        """Where batches go, and how, and who decodes; sentences for the plan."""
+        decoding = () if self.decoders is None else self.decoders.told(None if self._lane is None else self._lane.card.device)
+        return (*((self._why,) if self._why else ()), *decoding, *self._told())
+
+    def _told(self) -> tuple[str, ...]:
         lane = self._lane
         if lane is None:
             return (f"device: {self._wish}; which one it is, and whether it is there, is settled with the first batch",)
@@ -84,11 +92,12 @@ class MovingReceiver(Receiver):
     Args:
         shifts: As Receiver.
         conveyor: Moves them.
+        counted: What has happened on the way since it was asked last, by the name of its counter.
     """
 
-    def __init__(self, shifts: Shifts, conveyor: Conveyor) -> None:
+    def __init__(self, shifts: Shifts, conveyor: Conveyor, counted: Callable[[], dict[str, int]]) -> None:
         super().__init__(shifts)
-        self._conveyor = conveyor
+        self._conveyor, self._counted = conveyor, counted
 
     @property
     def broken(self) -> str | None:
@@ -105,15 +114,24 @@ class MovingReceiver(Receiver):
         Raises:
             Exception: As Receiver's; or what the device raises.
         """
-        return self._conveyor.next(super().take, self.arrived)
+        answer, happened = self._conveyor.next(super().take, self.arrived), self._counted()
+        if happened and answer.times is not None:
+            answer.times.counters = {**(answer.times.counters or {}), **happened}
+        return answer
+
+
+def _nothing() -> dict[str, int]:
+    return {}
 
 
 def found(wish: torch.device) -> tuple[torch.device, str]:
     """Which device is meant, and why it is that one, in a sentence.
 
     Args:
-        wish: A GPU, with or without its number.
+        wish: A GPU, with or without its number; or "cpu".
     """
+    if wish.type == "cpu":
+        return wish, "device: cpu was given"
     if not torch.cuda.is_available():
         why = "torch finds no GPU that it can use" if torch.version.cuda else "this torch is built without CUDA"
         return torch.device("cpu"), f"device: {wish} was asked for, and batches stay on the CPU: {why}"
@@ -127,27 +145,26 @@ def found(wish: torch.device) -> tuple[torch.device, str]:
     return torch.device("cuda", current), f"device: cuda:{current}, the current one"
 
 
-def side_of(device: Device, decode: str, dataset: object) -> DeviceSide | None:
+def side_of(device: Device, decode: Decode, dataset: object, batching: Batching) -> DeviceSide | None:
     """Where batches of a loader go; None where they stay.
 
     Args:
         device: As the user gave it.
-        decode: What decodes.
+        decode: What decodes, as the user gave it.
         dataset: Of the loader.
+        batching: How it makes batches.
 
     Raises:
-        UsageError: It is no such device, or batches cannot be moved there.
+        UsageError: It is no such device or decoder, or batches cannot be moved there or decoded so.
     """
-    if decode not in DEVICE_DECODES:
-        msg = "device_decode says what decodes images"
-        raise UsageError(msg, expected=" or ".join(map(repr, DEVICE_DECODES)), got=repr(decode))
     wish = _parsed(device)
-    if wish is None or wish.type == "cpu":
+    decoders, why = decoders_of(decode, dataset, batching, None if wish is None else wish.type)
+    if wish is None or (wish.type == "cpu" and decoders is None):
         return None
     if isinstance(dataset, IterDataPipe):
         msg = "device is not for DataPipes, which torch's own loader reads"
         raise UsageError(msg, hint="Leave it out, and move batches in the training loop.")
-    return DeviceSide(wish)
+    return DeviceSide(wish, decoders, why)
 
 
 def _parsed(device: object) -> torch.device | None:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, default_collate, get_worker_info
 
-from fastfeed.feed.decode.whole import MakesBatches, Memory, Unfinished, WholeBatch
+from fastfeed.feed.decode.whole import Begin, MakesBatches, Memory, Unfinished, WholeBatch
 from fastfeed.feed.lastaxis import channels_last, memory_with_channels_last
 from fastfeed.feed.naming import plain_index
 from fastfeed.feed.passage import Passage
@@ -115,6 +115,8 @@ class FetchRules:
     """Take the times of samples."""
     channels_last: bool = False
     """Whether images lie in batches with channels last."""
+    encoded: bool = False
+    """Whether images are left to another decoder, where they can be (feed/decode/encoded.py)."""
     batch_transform: Callable[[Any], Any] | None = None
     """What is done to each batch behind collate."""
     raw: bool = False
@@ -253,8 +255,7 @@ class Fetcher:
                 seeds.apply(asked[position])
 
         memory = torch.empty if self.rules.passage is None or self.worker == MAIN else self.rules.passage.memory
-        own = partial(memory_with_channels_last, memory) if self.rules.channels_last else _contiguous(memory)
-        make = partial(base.make_batch, indices, begin, own, raw=self.rules.raw)
+        make = partial(self._made, base, indices, begin, memory)
         self._at(WHOLE)
         try:
             return make() if self._log is None else self._log.together(make, asked)
@@ -262,6 +263,15 @@ class Fetcher:
             whole = self._failure(error, None, "fetch", count=len(asked))
             found = self._singly(task, seeds, failures)
             return found if isinstance(found, Failure) or failures else whole
+
+    def _made(self, base: MakesBatches, indices: Any, begin: Begin, memory: Any) -> WholeBatch | None:  # noqa: ANN401
+        """What a dataset of ours makes of indices of its own."""
+        rules = self.rules
+        found = base.make_encoded(indices, begin, _contiguous(memory)) if rules.encoded else None
+        if found is None:
+            own = partial(memory_with_channels_last, memory) if rules.channels_last else _contiguous(memory)
+            found = base.make_batch(indices, begin, own, raw=rules.raw)
+        return found
 
     def _has_single_samples(self) -> bool:
         own = getattr(type(self.dataset), "__getitem__", None)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from fastfeed.archive.catalog import Place
 from fastfeed.feed import select
-from fastfeed.feed.decode.images import Images
+from fastfeed.feed.decode.encoded import Encoder, why_not
+from fastfeed.feed.decode.images import Images, is_colour_jpeg
 from fastfeed.feed.decode.whole import Begin, MakesBatches, Memory, WholeBatch
 from fastfeed.media import is_image_field
 from fastfeed.store.members import Reader
@@ -99,28 +100,105 @@ class ImageField(MakesBatches):
             ShardDamaged: As __getitem__.
             DecodeError: As __getitem__.
         """
-        images, field = self.images, self._fusible
-        known = self._samples_are_ours()
-        if images is None or images.batch is None or field is None or not known:
+        images = self.images
+        if images is None or images.batch is None:
+            return None
+        found = self._read_for_batch(indices)
+        if found is None:
+            return None
+        shape, dtype = images.batch
+        levels = images.levels if raw else None
+        made = memory((len(found), *shape), dtype if levels is None else torch.uint8)
+        batch, pixels = WholeBatch(made, self._image_of_sample, levels), made.numpy()
+        for number, sample in enumerate(found):
+            begin(number)
+            batch.samples.append(self._of_read(sample, partial(images.put, pixels[number], raw=levels is not None)))
+        return batch
+
+    def make_encoded(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
+        """As make_batch, the images as Encoded, for another decoder (feed/decode/encoded.py).
+
+        Args:
+            indices: Positions.
+            begin: Is called before each sample, with its place in the batch.
+            memory: Gives the memory of the batch.
+
+        Raises:
+            NoSuchPosition: As __getitems__.
+            ShardDamaged: As __getitem__.
+            DecodeError: As __getitem__, of images that are decoded here.
+        """
+        images = self.images
+        if images is None or self.why_not_encoded is not None:
+            return None
+        found = self._read_for_batch(indices)
+        if found is None or not all(map(self._is_for_images, found)):
+            return None
+        encoder = Encoder(images)
+        samples = []
+        for number, sample in enumerate(found):
+            begin(number)
+            samples.append(self._of_read(sample, partial(encoder.put, sample.at)))
+        batch = WholeBatch(encoder.made(memory), self._image_of_sample, images.levels)
+        batch.samples = samples
+        return batch
+
+    @property
+    def why_not_encoded(self) -> str | None:
+        """Why images cannot be left to another decoder, as the transform is now; None where they can."""
+        images = self.images
+        if images is None:
+            return self.decoding[0] if self.decoding else "samples have no images"
+        if self.decode == "exact":
+            return 'decode="exact" asks for Pillow\'s own pixels'
+        return why_not(images) if self._samples_are_ours() else f"{type(self).__name__} makes its samples itself"
+
+    @property
+    def image_kind(self) -> str | None:
+        """The last part of the image field's name, such as jpg; None where there is none, or several."""
+        return None if self._fusible is None else self._fusible.rpartition(".")[2]
+
+    @property
+    def _image_of_sample(self) -> str | int:
+        """Which part of a sample the image is, as WholeBatch has it."""
+        return 0 if self._pair_image is not None else self._fusible or 0
+
+    def _read_for_batch(self, indices: Sequence[int]) -> "list[_Read] | None":
+        """The members of samples, all of one kind, with an image; None where they are not."""
+        field, known = self._fusible, self._samples_are_ours()
+        if field is None or not known:
             return None
         asked = [select.position(index, len(self), self.path) for index in indices]
         wanted = [(position, self._places(position)) for position in map(self._stored, asked)]
         if len({tuple(place.field for place in places) for _, places in wanted}) != 1 or not self._has(wanted[0][1], field):
             return None
-        recorder = listening(self.recorder)
-        with recorder.span("read", asked[0]):
+        with listening(self.recorder).span("read", asked[0]):
             payloads = self._reader.read_batch(wanted, fleeting=True)
-        shape, dtype = images.batch
-        levels = images.levels if raw else None
-        made = memory((len(asked), *shape), dtype if levels is None else torch.uint8)
-        batch = WholeBatch(made, field if self._pair_image is None else 0, levels)
-        pixels = made.numpy()
-        for number, (at, (position, places), data) in enumerate(zip(asked, wanted, payloads, strict=True)):
-            begin(number)
-            put = partial(images.put, pixels[number], raw=levels is not None)
-            batch.samples.append(self._sample(at, position, zip(places, data, strict=True), recorder, put))
-        return batch
+        return [_Read(at, *one, data) for at, one, data in zip(asked, wanted, payloads, strict=True)]
+
+    def _is_for_images(self, sample: "_Read") -> bool:
+        """Whether the transform's steps may be done while decoding: see is_colour_jpeg."""
+        if self._pair_image is not None:
+            return True
+        members = zip(sample.places, sample.payloads, strict=True)
+        return all(is_colour_jpeg(data) for place, data in members if place.field == self._fusible)
+
+    def _of_read(self, sample: "_Read", decode: Decode) -> Any:  # noqa: ANN401 - any sample
+        members = zip(sample.places, sample.payloads, strict=True)
+        return self._sample(sample.at, sample.position, members, listening(self.recorder), decode)
 
     @staticmethod
     def _has(places: list[Place], field: str) -> bool:
         return any(place.field == field for place in places)
+
+
+class _Read(NamedTuple):
+    """A sample whose members were read."""
+
+    at: int
+    """Position in the view."""
+    position: int
+    """In the packed dataset."""
+    places: list[Place]
+    payloads: Sequence[bytes | memoryview]
+    """Of each, until more is read."""

@@ -72,7 +72,7 @@ class Lane:
             RuntimeError: The device has no memory for it, or fails.
         """
         loading = _Loading(self)
-        with self.card.side():
+        with self.card.side(), torch.inference_mode(mode=False):  # whoever asks: it may be moved for another one
             try:
                 found = exchanged(data, loading)
                 if unfinished is not None:
@@ -103,9 +103,9 @@ class Lane:
         return exchanged(moved.data, self._moved_now) if moved.left else moved.data
 
     def _moved_now(self, part: Any) -> Any:  # noqa: ANN401 - a tensor, or an object that moves itself
-        if isinstance(part, torch.Tensor) and part.device == self.card.device:
-            return part
-        return part.to(self.card.device, non_blocking=True)
+        if not isinstance(part, torch.Tensor):
+            return part.to(self.card.device)  # more than this, not every class takes
+        return part if part.device == self.card.device else part.to(self.card.device, non_blocking=True)
 
     def release(self) -> None:
         """Let go of memory that was read."""

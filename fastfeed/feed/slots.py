@@ -137,7 +137,7 @@ class Slots:
         """A batch in which tensors that lie in slots are replaced by what opens them on the other side.
 
         Args:
-            data: The batch; lists, tuples and dicts are looked into, one below another.
+            data: The batch; lists, tuples, named tuples and dicts are looked into, one below another.
             token: Names what the other side keeps its mappings in.
         """
         sent: set[int] = set()
@@ -155,6 +155,8 @@ class Slots:
                     return self._ticket(slot, data, token)
         elif kind is tuple:
             return tuple(self._replaced(part, token, sent, known) for part in data)
+        elif isinstance(data, tuple) and hasattr(kind, "_fields"):
+            return kind(*(self._replaced(part, token, sent, known) for part in data))
         elif kind is list and id(data) not in known:
             known[id(data)] = found = list[Any]()
             found.extend(self._replaced(part, token, sent, known) for part in data)

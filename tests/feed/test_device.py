@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import pytest
 import torch
 from fakecuda import LateCard
 from helpers import encoded, packed, photo
-from loading import At, Calls, Flow, Numbers, Raise, equal
+from loading import At, Calls, Flow, Numbers, Raise, Raises, equal, remains, settled
 from torch.utils.data.datapipes.iter import IterableWrapper
 from torchvision import transforms
 
 import fastfeed
+from fastfeed.accelerate import prepare
 from fastfeed.errors import FastfeedWarning, UsageError
+from fastfeed.feed.decodedby import Batching
 from fastfeed.feed.device import DeviceSide, found, side_of
 from fastfeed.feed.lane import Lane
 from fastfeed.feed.loader import DataLoader
@@ -73,7 +76,7 @@ def test_other_decoders():
 
 def test_a_datapipe_is_refused():
     with pytest.raises(UsageError, match="DataPipes"):
-        side_of("cuda", "cpu", IterableWrapper([1]))
+        side_of("cuda", "cpu", IterableWrapper([1]), Batching(True, None, None, channels_last=False))
 
 
 def test_where_fastfeed_is_disabled_there_is_no_device(monkeypatch):
@@ -129,6 +132,33 @@ def test_without_cuda_batches_stay_on_the_cpu_and_it_is_said(photos, workers):
 def test_which_device_is_meant_without_any():
     device, why = found(torch.device("cuda", 1))
     assert device.type == "cpu" and why.startswith("device: cuda:1 was asked for, and batches stay on the CPU: ")
+
+
+class Machine:
+    """A fake of torch.cuda as far as it is asked which devices there are."""
+
+    def __init__(self, count: int, current: int) -> None:
+        self.count, self.current = count, current
+
+    def put(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: self.count)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: self.current)
+
+
+@pytest.mark.parametrize(
+    ("wish", "rank", "device", "why"),
+    [
+        ("cuda:3", "1", "cuda:3", "cuda:3 was given"),
+        ("cuda", "1", "cuda:1", "cuda:1, since LOCAL_RANK=1"),
+        ("cuda", "7", "cuda:2", "cuda:2, the current one"),  # each rank sees its own devices only
+        ("cuda", "", "cuda:2", "cuda:2, the current one"),
+    ],
+)
+def test_which_device_is_meant(monkeypatch, wish, rank, device, why):
+    Machine(4, 2).put(monkeypatch)
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    assert found(torch.device(wish)) == (torch.device(device), f"device: {why}")
 
 
 # ---------------------------------------------------------------------------------------------------- on a fake of CUDA
@@ -189,6 +219,56 @@ def test_a_resumed_loader_goes_on_behind_the_batch_that_was_handed_out(workers):
     assert begun + [batch.tolist() for batch in other] == whole
 
 
+def test_a_worker_that_dies_is_told_behind_the_batches_that_came():
+    dying = Calls(At(9, partial(os._exit, 3)), 24)
+    loader = on(LateCard(), loaded(dying, 2, num_workers=1, shuffle=False, device="cuda"))
+    passes, numbers = iter(loader), list[list[int]]()
+    with Raises(RuntimeError, match=r"sample 9.*"):
+        numbers.extend(batch.tolist() for batch in passes)
+    assert numbers == [[0, 1], [2, 3], [4, 5], [6, 7]][: len(numbers)]
+    with Raises(RuntimeError, match="sample 9"):
+        next(passes)
+    assert loader.state_dict()["order"]["consumed"] == 2 * len(numbers)
+
+
+def test_a_loader_that_accelerate_prepares():
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed: pip install 'fastfeed[accelerate]'")
+    expected = list(loaded(Calls(int, 30)))
+    loader = prepare(accelerate.Accelerator(cpu=True), on(LateCard(), loaded(Calls(int, 30), device="cuda")))
+    on(LateCard(), loader)
+    assert equal(list(loader), expected)
+
+
+def test_another_number_of_workers_in_the_middle_of_a_pass():
+    expected = [batch.tolist() for batch in loaded(Calls(int, 480), num_workers=0)]
+    passes, numbers = iter(on(LateCard(), loaded(Calls(int, 480), num_workers=1, device="cuda"))), list[list[int]]()
+    for number, batch in enumerate(passes):
+        numbers.append(batch.tolist())
+        if number in {3, 9}:
+            passes.resize(3 if number == 3 else 0, lambda _: None)
+    assert numbers == expected and passes.made.options.num_workers == 0
+
+
+def test_an_epoch_that_is_named_after_the_pass_has_begun():
+    options: dict[str, Any] = {"shuffle": True, "num_workers": 1}
+    plain, moving = loaded(Calls(int, 40), **options), on(LateCard(), loaded(Calls(int, 40), **options, device="cuda"))
+    found_ = []
+    for loader in (plain, moving):
+        passes = iter(loader)
+        loader.set_epoch(4)
+        found_.append([batch.tolist() for batch in passes])
+    assert found_[0] == found_[1]
+
+
+def test_a_pass_that_is_dropped_leaves_nothing():
+    before = remains()
+    passes = iter(on(LateCard(), loaded(Calls(int, 400), device="cuda")))
+    next(passes)
+    next(passes)
+    del passes
+    assert {name: left for name, left in settled(before).items() if name != "files"} == {}
+
+
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_streams(workers):
     expected = list(DataLoader(Flow(12, 0.1), 3, num_workers=workers))
@@ -214,6 +294,18 @@ def test_stats_are_of_what_was_handed_out():
 def test_batches_that_are_kept_stay_as_they_are(photos):
     expected = [[part.clone() for part in batch] for batch in loaded(fastfeed.open(photos, TRAIN))]
     assert equal([list(batch) for batch in on(LateCard(), loaded(fastfeed.open(photos, TRAIN), device="cuda"))], expected)
+
+
+def test_a_batch_with_an_image_that_does_not_fit_comes_as_floats(photos):
+    steps = [transforms.RandomCrop(160, pad_if_needed=True), transforms.ToTensor(), transforms.Normalize([0.5], [0.2])]
+    transform = transforms.Compose(steps)
+    dataset = fastfeed.open(photos, transform)
+    sizes = [loader_batch[0].shape for loader_batch in loaded(dataset, 8)]
+    assert set(sizes) == {(8, 3, 160, 160)}
+    expected = [list(batch) for batch in loaded(dataset, 8)]
+    loader = on(LateCard(), loaded(fastfeed.open(photos, transform), 8, device="cuda"))
+    assert equal([list(batch) for batch in loader], expected)
+    assert "device" in str(loader.plan)
 
 
 def test_a_transform_of_batches_sees_floats(photos):

@@ -5,11 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fusing import levels
 from helpers import encoded, packed, photo
 from packing import tree
 from torchvision import transforms
 
 import fastfeed
+from fastfeed.feed.dataset import PackedDataset
+from fastfeed.feed.decode.encoded import INDEX
+from fastfeed.feed.decode.placed import decoded_by_pillow
 
 CROP = transforms.Compose([transforms.RandomResizedCrop(12), transforms.PILToTensor()])
 
@@ -120,3 +124,73 @@ def test_the_image_is_transformed_before_its_target_as_image_folder_does(tmp_pat
 
     fastfeed.open(tmp_path / "packed", image, target_transform=target)[0]
     assert calls == ["image", "target"]
+
+
+def test_raw_batches_are_bytes_where_something_is_made_of_them(captioned):
+    floats = transforms.Compose([transforms.RandomResizedCrop(12), transforms.ToTensor()])
+    for transform, unfinished in ((floats, True), (CROP, False)):
+        dataset = fastfeed.open(captioned, {"jpg": transform})
+        made = dataset.make_batch([0, 1, 3], lambda _: None, lambda shape, dtype: torch.empty(shape, dtype=dtype), raw=True)
+        assert made is not None and made.images.dtype is torch.uint8
+        made.collated()
+        assert (made.unfinished is not None) == unfinished
+
+
+# ------------------------------------------------------------------------------------------------ for another decoder
+def memory(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype)
+
+
+def begin(number: int) -> None:
+    torch.manual_seed(number)
+
+
+def both(dataset: Any, indices: list[int]) -> tuple[Any, Any]:
+    """A batch that is decoded, and one whose images are Encoded and then decoded by Pillow."""
+    one, other = (make(indices, begin, memory).collated() for make in (dataset.make_batch, dataset.make_encoded))
+    return one, other
+
+
+def test_a_batch_for_another_decoder_has_the_same_samples(tmp_path):
+    files = {f"{name}/{number}.jpg": encoded(photo(number, (40, 30))) for name in "ab" for number in range(3)}
+    packed(tree(tmp_path / "source", files), tmp_path / "packed")
+    dataset = fastfeed.open(tmp_path / "packed", CROP, target_transform=lambda target: target + 10).select([5, 1, 0, 3])
+    (images, targets), (left, others) = both(dataset, [3, 0, 2, 1])
+    assert torch.equal(targets, others) and targets.tolist() == [11, 11, 10, 10]
+    assert left.where[:, INDEX].tolist() == [3, 0, 2, 1]
+    assert levels(decoded_by_pillow(left).permute(0, 3, 1, 2), images)[0] <= 2
+
+
+def test_a_batch_of_dicts_too_but_not_with_gray_ones(captioned):
+    dataset = fastfeed.open(captioned, {"jpg": CROP, "txt": len})
+    one, other = both(dataset, [0, 1, 3])
+    assert list(other) == ["jpg", "txt"] and torch.equal(one["txt"], other["txt"])
+    assert levels(decoded_by_pillow(other["jpg"]).permute(0, 3, 1, 2), one["jpg"])[0] <= 2
+    before = torch.get_rng_state()
+    assert dataset.make_encoded([0, 2], begin, memory) is None and torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "images are decoded by Pillow, whole: they have no transform"),
+        ({"transform": {"jpg": CROP}, "decode": "exact"}, 'decode="exact" asks for Pillow\'s own pixels'),
+        ({"fields": ["txt"]}, "samples have no images"),
+        ({"transform": {"jpg": transforms.Resize((5, 5))}}, "its results have no one size and dtype"),
+        ({"transform": {"jpg": CROP}}, None),
+    ],
+    ids=range(5),
+)
+def test_what_is_not_for_another_decoder_says_why(captioned, options, reason):
+    dataset = fastfeed.open(captioned, **options)
+    assert dataset.why_not_encoded == reason
+    if reason is not None:
+        assert dataset.make_encoded([0, 1], begin, memory) is None
+
+
+def test_who_makes_samples_itself_is_left_alone(captioned):
+    class Own(PackedDataset):
+        def __getitem__(self, index: int) -> Any:
+            return super().__getitem__(index)
+
+    assert Own(captioned, {"jpg": CROP}).why_not_encoded == "Own makes its samples itself"

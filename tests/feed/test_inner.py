@@ -1,13 +1,15 @@
 import os
 import sys
+import time
 import types
 import warnings
+from collections.abc import Callable
 
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import default_collate
 
-from fastfeed.feed.inner import HAS_IN_ORDER, InnerLoader, ask_before_sharing, in_order_option
+from fastfeed.feed.inner import HAS_IN_ORDER, InnerLoader, ask_before_sharing, has_arrived, in_order_option
 
 
 def test_it_is_torchs_loader_and_does_not_warn_of_too_many_workers():
@@ -86,3 +88,20 @@ class _Environment:
 
     def __getitem__(self, index):
         return os.environ.get("TOKENIZERS_PARALLELISM")
+
+
+def test_what_workers_have_sent_is_seen_without_taking_it():
+    """A contract with torch: its iterator receives from _data_queue."""
+    batches = iter(InnerLoader(range(3), None, num_workers=1))  # type: ignore[arg-type]
+    for number in range(3):
+        assert settles(lambda: has_arrived(batches))
+        assert next(batches) == number
+    assert not has_arrived(batches) and not has_arrived(iter(InnerLoader(range(3), None)))  # type: ignore[arg-type]
+
+
+def settles(is_true: Callable[[], bool]) -> bool:
+    """Whether something becomes true."""
+    ends = time.monotonic() + 30
+    while not is_true() and time.monotonic() < ends:
+        time.sleep(0.005)
+    return is_true()

@@ -92,6 +92,15 @@ def test_others_move_themselves_when_they_are_handed_out(part):
         assert torch.equal(found[0].data, part.data)
 
 
+def test_an_object_is_asked_to_move_to_the_device_and_no_more():
+    class Graph:
+        def to(self, device: torch.device) -> Any:
+            return "moved", device
+
+    lane = Lane(LateCard())
+    assert lane.hand(lane.move({"graph": Graph()})) == {"graph": ("moved", torch.device("cpu"))}
+
+
 def test_what_is_unfinished_is_finished_there():
     table = np.tile(np.arange(256, dtype=np.float32) / 2, (3, 1))
     levels = Levels(table, (Step("mul", (0.5,)),), ())
@@ -149,3 +158,11 @@ def test_several_threads():
         thread.join()
     lane.release()
     assert not wrong
+
+
+def test_a_batch_that_is_moved_under_inference_mode_may_be_trained_on():
+    levels = Levels(np.tile(np.arange(256, dtype=np.float32) / 2, (3, 1)), (Step("mul", (0.5,)),), ())
+    lane, images = Lane(LateCard()), torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
+    with torch.inference_mode():
+        found = lane.hand(lane.move([images, host()], Unfinished(0, levels)))
+    assert not any(part.is_inference() for part in found) and torch.equal(found[0], images / 2)

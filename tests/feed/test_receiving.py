@@ -62,6 +62,37 @@ def test_what_came_before_its_turn_is_kept():
     assert receiver.early
 
 
+@pytest.mark.parametrize("in_order", [True, False], ids=["in turn", "as they come"])
+def test_what_has_arrived_is_seen_without_waiting_for_it(in_order):
+    receiver = receiver_of(2, in_order=in_order)
+    assert not receiver.arrived(0)  # the first sample takes a while
+    held: list[int] = []
+    for number in range(12):
+        ends = time.monotonic() + 30
+        while not receiver.arrived(len(held)) and time.monotonic() < ends:
+            time.sleep(0.005)
+        held.append(receiver.take().number)
+        assert held[-1] == number
+        if len(held) > 2:
+            receiver._pass.pending.pop(held.pop(0))
+    assert not receiver.arrived(len(held))
+
+
+def test_as_they_come_anything_has_arrived():
+    receiver = receiver_of(2, sorts=False)
+    ends = time.monotonic() + 30
+    while not receiver.arrived(0) and time.monotonic() < ends:
+        time.sleep(0.005)
+    assert receiver.take().number != 0
+
+
+def test_without_workers_nothing_arrives_by_itself():
+    receiver = receiver_of(0)
+    assert not receiver.arrived(0)
+    receiver.take()
+    assert not receiver.arrived(1)
+
+
 def test_batches_that_nobody_counted_are_missed():
     receiver = receiver_of(0)
     with Raises(RuntimeError, match=r"the epoch ended with 12 batches missing, the first is batch 0 \[0\]"):

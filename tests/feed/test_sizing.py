@@ -172,7 +172,8 @@ def test_a_short_epoch_is_not_worth_many_workers(batches, workers):
 @pytest.mark.parametrize(
     ("request_", "facts", "gpus", "pinned"),
     [({}, {}, 1, True), ({}, {}, 0, False), ({}, {"accelerator": False}, 1, False), ({}, {"accelerator": True}, 0, True),
-     ({"pin_memory": False}, {}, 1, False)],
+     ({"pin_memory": False}, {}, 1, False), ({"moved": True}, {}, 1, False),
+     ({"moved": True, "pin_memory": True}, {}, 1, True)],
 )  # fmt: skip
 def test_pinning(request_, facts, gpus, pinned):
     assert plan(request_, facts, gpus=gpus).pin_memory is pinned

@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -153,6 +153,22 @@ def test_parts_and_other_shapes_of_a_slot_arrive_as_they_are():
     sent = slots.handed({"whole": made, "part": (made[1:3, ::2], made.t())}, TOKEN)
     found = ForkingPickler.loads(ForkingPickler.dumps(sent))
     assert equal(found, expected) and found["part"][1].stride() == (1, 6)
+
+
+class Pair(NamedTuple):
+    one: torch.Tensor
+    other: torch.Tensor
+
+
+def test_named_tuples_are_looked_into():
+    slots = Slots(1)
+    made = taken(slots, SHAPE).fill_(7)
+    found = pickle.loads(ForkingPickler.dumps(slots.handed([Pair(made[1:], made[0])], TOKEN)))
+    assert type(found[0]) is Pair and found[0].one.shape == (2, 4, 5) and int(found[0].other.sum()) == 7 * 20
+    del made
+    assert slots.take(SHAPE, torch.uint8) is None
+    del found
+    assert slots.take(SHAPE, torch.uint8) is not None
 
 
 def test_lists_and_dicts_that_are_there_twice_are_one_afterwards():
@@ -420,3 +436,16 @@ def test_a_queue_delivers_them_in_any_order_and_late():
         time.sleep(0.001)
     found = [ForkingPickler.loads(data)[0] for data in sent]
     assert [one.unique().tolist() for one in found] == [[0], [1], [2]]
+
+
+def test_the_memory_under_a_tensor_is_the_whole_slot_while_it_is_lent():
+    slots = Slots(1)
+    batch = handed(slots)[0]
+    memory = module.memory_under(batch)
+    assert memory is not None and memory.ctypes.data == batch.data_ptr() and memory.nbytes == batch.numel()
+    assert module.memory_under(batch[1:, ::2]) is memory
+    place = weakref.ref(memory)
+    del batch, memory
+    again = handed(slots)[0]
+    assert module.memory_under(again) is place()  # one array for all batches
+    assert module.memory_under(torch.ones(3)) is None

@@ -74,12 +74,24 @@ EXTRAS: dict[str, Any] = {
     "seed": 5, "rng": "torch", "distributed": (0, 1), "on_error": "skip", "force_on_error": True,
     "error_caps": ErrorCaps(3, 0.5), "with_index": True, "hang_seconds": 7.0,
 }  # fmt: skip
-NAMED = (*EXTRAS, "shuffle_mode", "autotune", "in_order", "pin_memory", "timeout", "persistent_workers", "prefetch_factor")
+NAMED = (
+    *EXTRAS,
+    "shuffle_mode",
+    "autotune",
+    "in_order",
+    "device",
+    "device_decode",
+    "pin_memory",
+    "timeout",
+    "persistent_workers",
+    "prefetch_factor",
+)
 WAYS: list[dict[str, Any]] = [
     {}, {"shuffle": True}, {"seed": 1, "shuffle": True}, {"shuffle": True, "shuffle_mode": "block"}, {"distributed": True},
     {"distributed": False, "shuffle": True}, {"distributed": "exact"}, {"num_workers": 1, "in_order": False},
     {"num_workers": None}, {"num_workers": "auto", "shuffle": True}, {"shuffle": True, **EXTRAS},
     {"shuffle": True, **EXTRAS, "shuffle_mode": "block"}, {"shuffle": True, "on_error": "replace"},
+    {"shuffle": True, "device": "cuda", "num_workers": 1},
 ]  # fmt: skip
 
 

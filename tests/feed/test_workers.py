@@ -132,3 +132,13 @@ def hanging():
     time.sleep(60)
 hanging()
 """
+
+
+def test_what_a_worker_has_made():
+    workers, now = Workers(1), time.monotonic_ns()
+    assert not workers.has_made(0, 0, now)
+    workers.whereabouts.begin(0, 3)
+    assert [workers.has_made(batch, 0, now) for batch in (2, 3)] == [True, False]
+    workers.whereabouts.at(0, DONE)
+    assert workers.has_made(3, 0, now) and not workers.has_made(4, 0, now)
+    assert not workers.has_made(2, 0, time.monotonic_ns() + 1)  # the batch is one of another pass

@@ -28,7 +28,7 @@ _OTHER = "rows of another file"
 class Cut(NamedTuple):
     """A JPEG of a part."""
 
-    data: bytearray
+    data: bytes | bytearray | memoryview
     part: Box
     """The part of the image that it holds."""
 

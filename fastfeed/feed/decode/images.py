@@ -81,6 +81,35 @@ class Images:
         known = self.recipe.whole is transform and self.recipe.is_current()
         return known and torch.get_default_dtype() is self._default
 
+    # ------------------------------------------------------------------------------------------------ step by step
+    def states(self) -> States:
+        """The states of the random numbers that its steps draw from, now; a context that goes back to them where it raises."""
+        return States(python=self._python)
+
+    def done_on(self, picture: steps.Picture) -> bool:
+        """Do the fused steps to a picture; whether all of them fit it."""
+        return _done(self.recipe, picture) == len(self.recipe.fused)
+
+    def pixels(self, data: bytes | memoryview, rows: Edges | None = None) -> NDArray[np.uint8]:
+        """What the transform makes of a file before it becomes a tensor; uint8, shape (height, width, 3).
+
+        Args:
+            data: The file.
+            rows: Where its restart intervals begin, where that is known.
+
+        Raises:
+            Exception: What Pillow raises, or a step that does not fit the image.
+        """
+        with self.states():
+            picture = Picture.of(data, rows, close=self.close, pillow=why_pillow())
+            number = _done(self.recipe, picture)
+            if number == len(self.recipe.fused):
+                return picture.array()
+            found: Any = picture.image()
+            for one in self.recipe.fused[number:]:
+                found = found if one.moved else one.own(found)
+            return np.array(found)
+
     # ------------------------------------------------------------------------------------------------ one by one
     def decoded(self, data: bytes | memoryview, rows: Edges | None = None) -> "Begun":
         """The image of a file, with what is done while decoding.

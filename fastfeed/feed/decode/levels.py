@@ -7,13 +7,14 @@ because torch multiplies by a rounded inverse where it would divide by a number 
 bit for bit.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+Kept = TypeVar("Kept")
 _TO_UNIT = (("div", (255.0,)), ("mul", (1.0 / 255.0,)), None)
 """How bytes become floats: of torchvision's first version and of its second; and unscaled."""
 
@@ -37,15 +38,16 @@ class Levels:
 
     def __init__(self, table: NDArray[Any], steps: tuple[Step, ...] | None, names: tuple[str, ...]) -> None:
         self.table, self.steps, self.names = table, steps, names
-        self._here: dict[torch.device, list[torch.Tensor]] = {}
+        self._facts = table.tobytes(), table.dtype.str, steps, names
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _known, (self.table.tobytes(), self.table.dtype.str, self.steps, self.names)
+        return _known, self._facts
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Levels) and self.__reduce__() == other.__reduce__()
+        return isinstance(other, Levels) and self._facts == other._facts
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash(self._facts)
 
     def __str__(self) -> str:
         way = "looked up in a table" if self.steps is None else "calculated"
@@ -61,7 +63,7 @@ class Levels:
             names: Of them.
         """
         if table.dtype == np.float32:
-            ramp = torch.arange(256, dtype=torch.uint8).expand(3, 256)[None, :, :, None]
+            ramp = torch.arange(256, dtype=torch.uint8, device="cpu").expand(3, 256)[None, :, :, None]
             for steps in _candidates(list(own)):
                 tried = cls(table, steps, names)
                 if tried.applied(ramp)[0, :, :, 0].numpy().tobytes() == np.ascontiguousarray(table).tobytes():
@@ -74,21 +76,23 @@ class Levels:
         Args:
             images: uint8, shape (images, 3, height, width), on any device; the layout in memory is kept.
         """
-        if images.device not in self._here:
-            self._here[images.device] = self._constants(images.device)
-        constants = self._here[images.device]
+        constants = self._constants(images.device)
         if self.steps is None:
             return _looked_up(images, constants[0])
-        made = images.float() if not self.steps else None
+        made = None if self.steps else images.float()
         for (name, _), value in zip(self.steps, constants, strict=True):
             made = getattr(torch, name)(images, value) if made is None else getattr(made, f"{name}_")(value)
         assert made is not None
         return made
 
     def _constants(self, device: torch.device) -> list[torch.Tensor]:
+        """They are not kept here: a dataset has levels, and one that holds tensors on a GPU could go to no worker."""
+        return _kept(_CONSTANTS, (self, device), self._made_on)
+
+    def _made_on(self, _: object, device: torch.device) -> list[torch.Tensor]:
         if self.steps is None:
-            return [torch.tensor(self.table).to(device)]
-        return [torch.tensor(step.values, device=device).view(1, -1, 1, 1) for step in self.steps]
+            return [torch.tensor(self.table, device=device)]
+        return [torch.tensor(step.values, dtype=torch.float32, device=device).view(1, -1, 1, 1) for step in self.steps]
 
 
 def _looked_up(images: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
@@ -112,18 +116,28 @@ def _candidates(own: list[Any]) -> Iterator[tuple[Step, ...]]:
 
 
 def _floats(values: Any) -> tuple[float, ...]:  # noqa: ANN401 - a number, a list or a tensor
-    return tuple(torch.as_tensor(values, dtype=torch.float64).flatten().tolist())
+    return tuple(torch.as_tensor(values, dtype=torch.float64, device="cpu").flatten().tolist())
 
 
 _KNOWN: dict[tuple[Any, ...], Levels] = {}
-"""Those that came with the last batches: they come with each, and their constants are on the device already."""
-_MOST_KNOWN = 8
+"""Those that came with the last batches: one comes with each."""
+_CONSTANTS: dict[tuple[Any, ...], list[torch.Tensor]] = {}
+"""By levels and device, what is calculated with."""
+_MOST_KEPT = 8
 
 
-def _known(table: bytes, dtype: str, steps: tuple[Step, ...] | None, names: tuple[str, ...]) -> Levels:
-    key = (table, dtype, steps, names)
-    if key not in _KNOWN:
-        while len(_KNOWN) >= _MOST_KNOWN:
-            del _KNOWN[next(iter(_KNOWN))]
-        _KNOWN[key] = Levels(np.frombuffer(table, dtype=dtype).reshape(3, -1), steps, names)
-    return _KNOWN[key]
+def _known(*facts: Any) -> Levels:  # noqa: ANN401 - as Levels.__reduce__ gave them
+    return _kept(_KNOWN, facts, _unpacked)
+
+
+def _unpacked(table: bytes, dtype: str, steps: tuple[Step, ...] | None, names: tuple[str, ...]) -> Levels:
+    return Levels(np.frombuffer(table, dtype=dtype).reshape(3, -1), steps, names)
+
+
+def _kept(kept: dict[tuple[Any, ...], Kept], key: tuple[Any, ...], make: Callable[..., Kept]) -> Kept:
+    """What was made of a key, if it is not so long ago that it was asked for; made now if it is."""
+    if key not in kept:
+        while len(kept) >= _MOST_KEPT:
+            del kept[next(iter(kept))]
+        kept[key] = make(*key)
+    return kept[key]

@@ -25,15 +25,15 @@ class Unfinished(NamedTuple):
 
 
 class WholeBatch:
-    """The samples of a batch, their images in one tensor.
+    """The samples of a batch, their images together.
 
     Args:
-        images: The tensor; shape (samples, 3, height, width).
+        images: A tensor of shape (samples, 3, height, width), or Encoded.
         image: Which part of a sample the image is: a name where samples are dicts, else a number.
         levels: What is still to be made of the tensor's bytes; None for nothing.
     """
 
-    def __init__(self, images: torch.Tensor, image: str | int, levels: Levels | None = None) -> None:
+    def __init__(self, images: Any, image: str | int, levels: Levels | None = None) -> None:  # noqa: ANN401
         self.images, self._image, self._levels = images, image, levels
         self.unfinished: Unfinished | None = None
         """What is still to be done to what collated() gave last."""
@@ -95,6 +95,16 @@ class MakesBatches(Tells):
             begin: Called before each.
             memory: Gives the memory of the batch.
             raw: Leave images as bytes, a quarter of floats, where what is to be made of them can be told and done elsewhere.
+        """
+        raise NotImplementedError
+
+    def make_encoded(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
+        """As make_batch, the images as Encoded (feed/decode/encoded.py).
+
+        Args:
+            indices: Of the samples.
+            begin: Called before each.
+            memory: Gives the memory of the batch.
         """
         raise NotImplementedError
 

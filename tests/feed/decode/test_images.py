@@ -158,3 +158,14 @@ def test_a_step_that_fails_fails_as_it_would():
     assert fused(found, jpeg())[0] is unfused(wrong, jpeg())[0] is RuntimeError
     small = v1.Compose([v1.RandomCrop(90), v1.ToTensor()])
     assert fused(Images(small, "exact"), jpeg())[0] is unfused(small, jpeg())[0] is ValueError
+
+
+def test_raw_is_written_as_bytes_of_which_its_levels_make_the_rest():
+    found = Images(v1.Compose([v1.RandomResizedCrop((9, 7)), v1.ToTensor(), v1.Normalize([0.5], [0.25])]), "auto")
+    assert found.levels is not None and found.levels is found.levels
+    raw, whole = np.zeros((3, 9, 7), dtype=np.uint8), np.zeros((3, 9, 7), dtype=np.float32)
+    torch.manual_seed(4)
+    assert found.put(raw, jpeg((50, 60)), raw=True) is WRITTEN
+    torch.manual_seed(4)
+    assert found.put(whole, jpeg((50, 60))) is WRITTEN
+    assert np.array_equal(found.levels.applied(torch.from_numpy(raw)[None])[0].numpy(), whole) and raw.any()

@@ -9,6 +9,7 @@ import torch
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
+from fastfeed.feed.decode import levels as module
 from fastfeed.feed.decode.images import Images
 from fastfeed.feed.decode.levels import Levels
 
@@ -63,5 +64,28 @@ def test_it_travels_and_is_the_same_object_for_each_batch():
     assert torch.equal(one.applied(bytes_), levels.applied(bytes_))
 
 
+def test_a_dataset_that_has_them_holds_no_tensors_of_a_device():
+    levels, _ = levels_of(CASES["v2"][0])
+    levels.applied(torch.zeros(1, 3, 2, 2, dtype=torch.uint8))
+    assert not any(isinstance(value, torch.Tensor | list | dict) for value in vars(levels).values())
+    for number in range(40):  # of transforms that change, not all are kept
+        Levels(np.full((3, 256), number, dtype=np.float16), None, ()).applied(torch.zeros(1, 3, 2, 2, dtype=torch.uint8))
+    assert len(module._CONSTANTS) <= module._MOST_KEPT
+
+
 def test_bytes_that_stay_bytes_have_none():
     assert Images(v1.Compose([*CROP, v1.PILToTensor()]), "auto").levels is None
+
+
+def test_other_defaults_of_torch_change_nothing():
+    expected = levels_of(CASES["v2"][0])[0]
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        with torch.device("meta"):
+            found = Levels.found(expected.table, CASES["v2"][0].transforms[1:], expected.names)
+            assert found == expected and found.steps is not None
+    finally:
+        torch.set_default_dtype(before)
+    bytes_ = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
+    assert torch.equal(found.applied(bytes_), expected.applied(bytes_))

@@ -1,11 +1,13 @@
 """A batch whose images were written where they lie is what default_collate makes of its samples."""
 
+import numpy as np
 import pytest
 import torch
 from loading import equal
 from torch.utils.data import default_collate
 
-from fastfeed.feed.decode.whole import WRITTEN, MakesBatches, WholeBatch
+from fastfeed.feed.decode.levels import Levels, Step
+from fastfeed.feed.decode.whole import WRITTEN, MakesBatches, Unfinished, WholeBatch
 
 IMAGES = torch.arange(3 * 3 * 2 * 2).reshape(3, 3, 2, 2)
 
@@ -46,3 +48,14 @@ def test_who_makes_batches_says_how():
         MakesBatches().make_batch([0], lambda _: None, lambda shape, dtype: torch.empty(shape, dtype=dtype))
     with pytest.raises(NotImplementedError):
         MakesBatches().decoding  # noqa: B018 - it raises
+
+
+def test_bytes_are_left_to_whoever_gets_them_unless_an_image_of_the_batch_is_none():
+    levels = Levels(np.tile(np.arange(256, dtype=np.float32) / 2, (3, 1)), (Step("mul", (0.5,)),), ("Half",))
+    made = WholeBatch(IMAGES.to(torch.uint8), 0, levels)
+    made.samples += [(WRITTEN, number) for number in range(3)]
+    assert made.collated()[0].dtype is torch.uint8 and made.unfinished == Unfinished(0, levels)
+    other = torch.ones(3, 2, 2)
+    made.samples[1] = (other, 1)
+    expected = default_collate([(IMAGES[0] / 2, 0), (other, 1), (IMAGES[2] / 2, 2)])
+    assert equal(made.collated(), expected) and made.unfinished is None

@@ -1,0 +1,368 @@
+"""JPEGs that NVIDIA DALI decodes, crops, resizes and mirrors: on a GPU, or by DALI's own code for CPUs.
+
+Which samples, in which order, and which part of each becomes the result, is decided before (decode/encoded.py): DALI draws
+nothing, and sees only what its decoders surely take. One pipeline serves for as long as it works. A file that is damaged where
+no header tells breaks a pipeline for good: then its batch is decoded by Pillow, which says what is wrong with the file, and the
+others that were on their way begin anew in a new pipeline.
+
+Nothing else imports nvidia.*.
+"""
+
+import io
+import logging
+import os
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import groupby, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastfeed.errors import UsageError
+from fastfeed.feed.decode.encoded import FIRST, HEIGHT, INDEX, LEFT, SIZE, TOP, WIDTH, Encoded
+from fastfeed.feed.decode.placed import decoded_by_pillow
+from fastfeed.feed.naming import indices_text
+from fastfeed.optional import load
+from fastfeed.units import format_count
+
+LOG = logging.getLogger("fastfeed.loader")
+_MOST_THREADS = 8
+_MOST_IN_ROW = 3
+"""Pipelines that may break without a batch between them."""
+_EXTRA, _PURPOSE = "dali", 'device_decode="dali"'
+
+
+@dataclass(frozen=True, slots=True)
+class DaliOptions:
+    """How DALI works. The defaults were measured on an H200 while ResNet-50 trained there."""
+
+    hw_decoder_load: float = 0.5
+    """The part of images that the GPU's JPEG engine decodes; the rest is decoded by its other cores. 0.5 trained faster than
+    0.9, which is faster where nothing else needs the GPU."""
+    threads: int | None = None
+    """Threads that read headers and feed the GPU; None for 8, or as many as there are cores."""
+    fancy_upsampling: bool = False
+    """Whether the GPU interpolates colours that a JPEG has for every other pixel alone, as decoders on the CPU do; else it
+    repeats them."""
+    in_flight: int = 2
+    """Batches that DALI works at. More hide longer hitches and take more memory of the GPU."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for what nobody can mean."""
+        right = 0 <= self.hw_decoder_load <= 1 and self.in_flight > 0 and (self.threads is None or self.threads > 0)
+        if not right:
+            msg = "DaliOptions that cannot be"
+            raise UsageError(msg, expected="hw_decoder_load from 0 to 1; threads and in_flight from 1 on", got=repr(self))
+
+    @property
+    def num_threads(self) -> int:
+        """Threads, settled."""
+        return self.threads or min(_MOST_THREADS, len(os.sched_getaffinity(0)))
+
+    def told(self, device: torch.device) -> tuple[str, ...]:
+        """What was chosen, and why; sentences for the plan."""
+        threads = format_count(self.num_threads, "thread")
+        if device.type == "cpu":
+            return (f"DALI decodes on the CPU, in {threads} of this process: device is {device}",)
+        return (
+            f"DALI decodes on {device}: {threads}, {self.in_flight} batches at a time",
+            f"DALI: {self.hw_decoder_load:.0%} of images go to the JPEG engine (hw_decoder_load): 50% trained faster than 90%",
+            f"DALI keeps memory of the GPU for the {self.in_flight} largest batches it has seen, of which torch does not know",
+        )
+
+
+def is_installed() -> bool:
+    """Whether DALI can be imported; it is not."""
+    return find_spec("nvidia") is not None and find_spec("nvidia.dali") is not None
+
+
+class _Arrays(NamedTuple):
+    """What a pipeline reads of a batch. DALI does not copy it: it has to stay until the results are there."""
+
+    data: list[NDArray[np.uint8]]
+    """A file of each image."""
+    start: NDArray[np.int32]
+    """Top and left of its part that is decoded; shape (images, 2)."""
+    shape: NDArray[np.int32]
+    """Height and width of that."""
+    first: NDArray[np.float32]
+    """Row and column in it that become the result's first corner."""
+    last: NDArray[np.float32]
+    """Those that become the opposite one."""
+
+
+class _Pipeline:
+    """A pipeline of DALI's.
+
+    Args:
+        most: Images that a batch may have.
+        size: Height and width of results, in pixels.
+        device: Where they are made.
+        options: How.
+    """
+
+    def __init__(self, most: int, size: tuple[int, int], device: torch.device, options: DaliOptions) -> None:
+        self.most, self.size, self.device, self._options = most, size, device, options
+        dali = load("nvidia.dali", _EXTRA, _PURPOSE)
+        self._tensor = load("nvidia.dali.tensors", _EXTRA, _PURPOSE).TensorCPU
+        self._pipeline = dali.Pipeline(
+            batch_size=most, num_threads=options.num_threads, device_id=device.index if device.type == "cuda" else None,
+            prefetch_queue_depth=options.in_flight,
+        )  # fmt: skip
+        with self._pipeline:
+            self._pipeline.set_outputs(self._graph())
+        self._begin_empty()
+
+    def _graph(self) -> Any:  # noqa: ANN401 - DALI's
+        fn, types = load("nvidia.dali.fn", _EXTRA, _PURPOSE), load("nvidia.dali.types", _EXTRA, _PURPOSE)
+        kinds = (types.UINT8, types.INT32, types.INT32, types.FLOAT, types.FLOAT)
+        data, start, shape, first, last = (
+            fn.external_source(name=name, dtype=kind, ndim=1, batch=True, no_copy=True)
+            for name, kind in zip(_Arrays._fields, kinds, strict=True)
+        )
+        on_gpu = self.device.type == "cuda"
+        options = self._options
+        of_gpu = (
+            {"hw_decoder_load": options.hw_decoder_load, "jpeg_fancy_upsampling": options.fancy_upsampling} if on_gpu else {}
+        )
+        parts = fn.decoders.image_slice(
+            data, start=start, shape=shape, axes=[0, 1], device="mixed" if on_gpu else "cpu", output_type=types.RGB,
+            adjust_orientation=False, **of_gpu,
+        )  # fmt: skip
+        return fn.resize(
+            parts, size=list(self.size), roi_start=first, roi_end=last, interp_type=types.INTERP_LINEAR, antialias=True,
+            dtype=types.UINT8,
+        )  # fmt: skip
+
+    def _begin_empty(self) -> None:
+        """Run a tiny picture through: DALI's first run is as many runs as it may work at, whatever was fed."""
+        stream = io.BytesIO()
+        Image.new("RGB", (16, 16)).save(stream, "JPEG")
+        nothing, whole = np.zeros((1, 2)), np.full((1, 2), 16)
+        arrays = _Arrays(
+            [np.frombuffer(stream.getvalue(), dtype=np.uint8)], nothing.astype(np.int32), whole.astype(np.int32),
+            nothing.astype(np.float32), whole.astype(np.float32),
+        )  # fmt: skip
+        for _ in range(self._options.in_flight):
+            self._feed(arrays)
+        self._pipeline.schedule_run()
+        for _ in range(self._options.in_flight):
+            self._pipeline.outputs()
+
+    def _feed(self, arrays: _Arrays) -> Any:  # noqa: ANN401 - DALI's
+        files = list(map(self._tensor, arrays.data))  # DALI makes them of arrays in twice the time
+        for name, values in zip(_Arrays._fields, (files, *arrays[1:]), strict=True):
+            self._pipeline.feed_input(name, values)
+        return files
+
+    def begin(self, arrays: _Arrays) -> Any:  # noqa: ANN401 - DALI's
+        """Begin with a batch; what has to be kept until its results are there."""
+        files = self._feed(arrays)
+        self._pipeline.schedule_run()
+        return files
+
+    def end(self) -> torch.Tensor:
+        """The oldest batch that was begun, in DALI's memory, of the current stream.
+
+        Raises:
+            RuntimeError: The pipeline has broken.
+        """
+        stream = torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
+        (found,) = self._pipeline.outputs(stream)
+        made: torch.Tensor = torch.utils.dlpack.from_dlpack(found.as_tensor())
+        return made
+
+    def drop(self) -> None:
+        """Wait for the oldest batch that was begun, whatever becomes of it: then its bytes are read no more."""
+        try:
+            self._pipeline.outputs()
+        except RuntimeError as error:
+            LOG.debug("nobody takes this batch: %s", _said(error))
+
+
+class _Begun:
+    """A batch that was begun.
+
+    Args:
+        encoded: It.
+    """
+
+    def __init__(self, encoded: Encoded) -> None:
+        self.encoded = encoded
+        self.pipeline: _Pipeline | None = None
+        """Which works at it; None where none does yet, or where all images were decoded before."""
+        self.kept: Any = None
+        """What DALI looks at besides the arrays."""
+        self.error: RuntimeError | None = None
+        """What DALI raised instead of beginning with it."""
+        where, place = encoded.where.numpy(), encoded.place.numpy()
+        chosen = where[:, SIZE] > 0
+        where, place, data = where[chosen], place[chosen], encoded.data.numpy()
+        boxes = where.astype(np.int32)
+        self.arrays = _Arrays(
+            [data[start : start + size] for start, size in zip(where[:, FIRST].tolist(), where[:, SIZE].tolist(), strict=True)],
+            np.ascontiguousarray(boxes[:, [TOP, LEFT]]), np.ascontiguousarray(boxes[:, [HEIGHT, WIDTH]]),
+            np.ascontiguousarray(place[:, :2]), np.ascontiguousarray(place[:, 2:]),
+        )  # fmt: skip
+
+
+class DaliDecoder:
+    """Decodes batches, several at a time, in order.
+
+    Args:
+        device: Where the results shall be: "cpu", or a GPU with its number.
+        options: How.
+
+    Raises:
+        UsageError: DALI is not installed.
+    """
+
+    def __init__(self, device: torch.device, options: DaliOptions | None = None) -> None:
+        load("nvidia.dali", _EXTRA, _PURPOSE)
+        self.device, self.options = device, options or DaliOptions()
+        self._pipeline: _Pipeline | None = None
+        self._begun: deque[_Begun] = deque()
+        self._reading: deque[_Read] = deque()
+        """Batches whose results are being copied out of DALI's memory, with that."""
+        weakref.finalize(self, _let_go, self._begun, self._reading).atexit = False  # DALI ends its pipelines there
+        self.broken = 0
+        """Pipelines that broke."""
+        self._broken_in_row = 0
+
+    def __len__(self) -> int:
+        """Batches that were begun and not taken."""
+        return len(self._begun)
+
+    def begin(self, encoded: Encoded) -> None:
+        """Begin to decode a batch, whose memory must not change until it was taken and is there."""
+        self._begun.append(_Begun(encoded))
+        self._work()
+
+    def _work(self) -> None:
+        """Have DALI begin with as many batches as it may work at."""
+        for begun in islice(self._begun, self.options.in_flight):
+            if begun.pipeline is not None or not begun.arrays.data:
+                continue
+            begun.pipeline = self._fitting(begun)
+            try:
+                begun.kept = begun.pipeline.begin(begun.arrays)
+            except RuntimeError as error:  # of a batch before it, which breaks the pipeline; it is raised in its turn
+                begun.error = error
+
+    def _fitting(self, begun: _Begun) -> _Pipeline:
+        most, size, before = len(begun.encoded.where), begun.encoded.size, self._pipeline
+        if before is None or before.size != size or before.most < most:
+            self._pipeline = before = _Pipeline(most, size, self.device, self.options)
+        return before
+
+    def take(self) -> torch.Tensor:
+        """The oldest batch that was begun; uint8, shape (images, height, width, 3), on the device, of the current stream.
+
+        Raises:
+            DecodeError: A file is damaged, and Pillow refuses it too.
+            RuntimeError: DALI's, where one pipeline after another breaks: that is no file's fault.
+        """
+        begun = self._begun.popleft()
+        try:
+            decoded = self._ended(begun)
+        except RuntimeError as error:
+            return self._mended(begun, error)
+        self._broken_in_row = 0
+        made = self._gathered(begun.encoded, decoded)
+        self._release(begun, decoded)
+        self._work()
+        return made
+
+    def forget(self) -> None:
+        """Let go of batches that nobody will take."""
+        if any(begun.pipeline is not None for begun in self._begun):
+            self._pipeline = None  # one of them may have broken it
+        _let_go(self._begun, self._reading)
+
+    @staticmethod
+    def _ended(begun: _Begun) -> torch.Tensor | None:
+        if begun.error is not None:
+            raise begun.error
+        return None if begun.pipeline is None else begun.pipeline.end()
+
+    def _gathered(self, encoded: Encoded, decoded: torch.Tensor | None) -> torch.Tensor:
+        """All images of a batch in memory of torch's: DALI does not know which streams use what it has given away."""
+        shape = (*encoded.size, 3)
+        made = torch.empty((len(encoded.where), *shape), dtype=torch.uint8, device=self.device)
+        for ready, target, source in _runs(encoded.where[:, SIZE].eq(0).tolist()):
+            given = encoded.pixels if ready else decoded
+            assert given is not None
+            made[target].copy_(given[source].view(-1, *shape), non_blocking=True)
+        return made
+
+    def _release(self, begun: _Begun, decoded: torch.Tensor | None) -> None:
+        """Let go of a batch's bytes, and of DALI's memory, when results are there: until then the GPU may read both."""
+        if self.device.type != "cuda":
+            return
+        self._reading.append((torch.cuda.current_stream(self.device).record_event(), begun, decoded))
+        while self._reading and self._reading[0][0].query():  # type: ignore[no-untyped-call]
+            self._reading.popleft()
+
+    # ------------------------------------------------------------------------------------------------ pipelines that break
+    def _mended(self, begun: _Begun, error: RuntimeError) -> torch.Tensor:
+        """A batch whose pipeline broke, decoded by Pillow; those behind it begin anew.
+
+        Raises:
+            DecodeError: Pillow refuses a file.
+            RuntimeError: One pipeline after another has broken.
+        """
+        self.broken, self._broken_in_row = self.broken + 1, self._broken_in_row + 1
+        self._lose(begun)
+        if self._broken_in_row > _MOST_IN_ROW:
+            raise error
+        LOG.warning(
+            "DALI's pipeline broke, and is made anew; this batch is decoded on the CPU (samples %s): %s",
+            indices_text(begun.encoded.where[:, INDEX].tolist()), _said(error),
+        )  # fmt: skip
+        self._work()
+        return decoded_by_pillow(begun.encoded).to(self.device)
+
+    def _lose(self, begun: _Begun) -> None:
+        """Do without the pipeline of a batch."""
+        lost = begun.pipeline
+        if self._pipeline is lost:
+            self._pipeline = None
+        for one in self._begun:
+            if one.pipeline is lost:
+                one.pipeline = one.error = None
+
+
+_Read = tuple[torch.cuda.Event, _Begun, torch.Tensor | None]
+
+
+def _let_go(begun: deque[_Begun], reading: deque[_Read]) -> None:
+    """Nobody takes these batches; their bytes are read until DALI, and the GPU, are done with them."""
+    while begun:
+        pipeline = begun[0].pipeline
+        if pipeline is not None and begun[0].error is None:
+            pipeline.drop()
+        begun.popleft()
+    while reading:
+        reading[0][0].synchronize()
+        reading.popleft()
+
+
+def _said(error: RuntimeError) -> str:
+    """What DALI says is wrong, without where in which code."""
+    lines = str(error).rpartition("encountered:")[2].split("\n")
+    return next((line.strip() for line in lines if line.strip()), "")
+
+
+def _runs(ready: list[bool]) -> Iterator[tuple[bool, slice, slice]]:
+    """Images beside each other that are ready, or are not: whether they are; where in the batch; where among their like."""
+    at, counts = 0, {True: 0, False: 0}
+    for kind, group in groupby(ready):
+        count = len(list(group))
+        yield kind, slice(at, at + count), slice(counts[kind], counts[kind] + count)
+        at, counts[kind] = at + count, counts[kind] + count

@@ -1,0 +1,181 @@
+"""A batch of images that others decode: their JPEGs one behind another, and of each which place becomes its result.
+
+The random numbers are drawn here, as for decoding: by the same steps, from the same states, in the same order. Of a file of
+pack --jpeg-rows only the restart intervals that are needed are there. What not every decoder takes (plain.py), and what a step
+does not fit, is decoded here, and is there as pixels.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL.Image import Resampling
+
+from fastfeed.feed.decode.box import Box
+from fastfeed.feed.decode.cut import Cut, cut
+from fastfeed.feed.decode.header import Odd
+from fastfeed.feed.decode.images import Images
+from fastfeed.feed.decode.picture import Pixels
+from fastfeed.feed.decode.placing import Placing
+from fastfeed.feed.decode.plain import plain_header
+from fastfeed.feed.decode.steps import Crop, Flip, Fused, Nothing, Resize, ResizedCrop
+from fastfeed.feed.decode.whole import WRITTEN, Memory
+from fastfeed.jpegrows import Edges
+from fastfeed.trace import count
+
+FIRST, SIZE, TOP, LEFT, HEIGHT, WIDTH, INDEX = range(7)
+"""Columns of Encoded.where."""
+_ALIGNED_BYTES = 64
+_STEPS_OF_MEMORY = 16
+"""Memory is asked for in so many sizes between two powers of two, so that batches find that of others (slots.py)."""
+_DECODED = "images decoded by workers, not by DALI: "
+
+
+class Encoded(NamedTuple):
+    """The images of a batch. All tensors are parts of one memory."""
+
+    data: torch.Tensor
+    """The JPEGs; uint8, shape (bytes,)."""
+    where: torch.Tensor
+    """Of each image where its JPEG lies in data and how long it is, 0 for one that is decoded already; top, left, height and
+    width of the part that is needed, in pixels of that JPEG; and its position in the dataset. int64, shape (images, 7)."""
+    place: torch.Tensor
+    """Of each image rows and columns of the corners that become the result's first and last one, from the beginning of that
+    part: (row, column, row, column), mirrored where the first are larger. float32, shape (images, 4)."""
+    pixels: torch.Tensor
+    """Those that are decoded already, in order; uint8, shape (some of the images, height * width * 3), channels last."""
+    size: tuple[int, int]
+    """Height and width that each becomes, in pixels."""
+
+
+class Encoder:
+    """Makes one Encoded.
+
+    Args:
+        images: How images are read. It has to be possible: why_not() says None.
+    """
+
+    def __init__(self, images: Images) -> None:
+        self._images = images
+        self._parts: list[bytes | memoryview | bytearray] = []
+        self._where: list[tuple[int, ...]] = []
+        self._places: list[tuple[float, ...]] = []
+        self._pixels: list[Pixels] = []
+        self._size_bytes = 0
+
+    def put(self, index: int, data: bytes | memoryview, rows: Edges | None = None) -> Any:  # noqa: ANN401
+        """Take the next image.
+
+        Args:
+            index: Its position in the dataset.
+            data: Its file; it has to stay until the batch is made.
+            rows: Where its restart intervals begin, where that is known.
+
+        Returns:
+            WRITTEN.
+
+        Raises:
+            Exception: What Pillow raises of files that are decoded here.
+        """
+        try:
+            self._take(index, data, rows)
+        except Odd as odd:
+            self._keep(index, self._images.pixels(data, rows))
+            count(_DECODED + str(odd))
+        return WRITTEN
+
+    def _keep(self, index: int, pixels: Pixels) -> None:
+        self._pixels.append(pixels)
+        self._where.append((self._size_bytes, 0, 0, 0, *pixels.shape[:2], index))
+        self._places.append((0.0, 0.0, 0.0, 0.0))
+
+    def _take(self, index: int, data: bytes | memoryview, rows: Edges | None) -> None:
+        header = plain_header(data)
+        with self._images.states():  # goes back where it raises: then they are drawn anew
+            placing = Placing(header.height, header.width)
+            if not self._images.done_on(placing):
+                raise Odd("a step does not fit it")
+            box, start, stop = placing.place
+            whole = Cut(data, Box(0, 0, header.height, header.width))
+            part, (top, left, _, _) = whole if rows is None else cut(data, header, box, rows)
+        self._where.append((self._size_bytes, len(part), box.top - top, box.left - left, box.height, box.width, index))
+        self._places.append((*start, *stop))
+        self._parts.append(part)
+        self._size_bytes += len(part)
+
+    def made(self, memory: Memory) -> Encoded:
+        """The batch.
+
+        Args:
+            memory: Gives the memory of it.
+        """
+        assert self._images.batch is not None
+        (channels, height, width), _ = self._images.batch
+        shape = len(self._pixels), height * width * channels
+        where, places = np.array(self._where, dtype=np.int64), np.array(self._places, dtype=np.float32)
+        sizes = self._size_bytes, where.nbytes, places.nbytes, math.prod(shape)
+        *starts, end = accumulate(sizes, lambda start, size: _aligned(start + size), initial=0)
+        whole = memory((_rounded(end),), torch.uint8)
+        data, table, corners, pixels = (whole[start : start + size] for start, size in zip(starts, sizes, strict=True))
+        made = Encoded(
+            data, table.view(torch.int64).view(where.shape), corners.view(torch.float32).view(places.shape), pixels.view(shape),
+            (height, width),
+        )  # fmt: skip
+        np.concatenate([np.frombuffer(part, dtype=np.uint8) for part in (b"", *self._parts)], out=data.numpy())
+        made.where.numpy()[:], made.place.numpy()[:] = where, places
+        for number, one in enumerate(self._pixels):
+            made.pixels.numpy()[number] = one.reshape(-1)
+        return made
+
+
+def _aligned(size_bytes: int) -> int:
+    return -(-size_bytes // _ALIGNED_BYTES) * _ALIGNED_BYTES
+
+
+def _rounded(size_bytes: int) -> int:
+    unit = max(_ALIGNED_BYTES, (1 << size_bytes.bit_length()) // _STEPS_OF_MEMORY)
+    return -(-size_bytes // unit) * unit
+
+
+# ------------------------------------------------------------------------------------------------ what can be done so
+def why_not(images: Images) -> str | None:
+    """Why images of a transform cannot be left to another decoder; None where they can."""
+    recipe = images.recipe
+    if recipe.views:
+        return "Views makes several pictures of an image"
+    if recipe.arrays is not None:
+        return "a Compose of albumentations does its own work"
+    if recipe.why_not is not None:
+        return recipe.why_not
+    if images.batch is None:
+        return "its results have no one size and dtype"
+    found = next((why for why in map(_against, recipe.fused) if why is not None), None)
+    resizings = [one.name for one in recipe.fused if isinstance(one.step, ResizedCrop | Resize)]
+    if found is None and len(resizings) > 1:
+        return f"{resizings[1]} resizes a second time"
+    return found
+
+
+def _against(one: Fused) -> str | None:
+    """Why a step cannot be left to another decoder."""
+    step = one.step
+    if isinstance(step, Nothing | Crop | Flip):
+        return None
+    if isinstance(step, ResizedCrop) and isinstance(step.kernel, partial):
+        return f"{one.name} draws its filter"
+    if isinstance(step, ResizedCrop | Resize):
+        kernel = step.kernel() if isinstance(step, ResizedCrop) else step.kernel
+        return None if _is_bilinear(kernel) else f"{one.name} resizes with another filter than antialiased bilinear"
+    return f"{one.name} is not known there"
+
+
+def _is_bilinear(kernel: Resampling | Callable[..., Any]) -> bool:
+    """Whether it is the antialiased triangle, of Pillow's images or of tensors."""
+    if not isinstance(kernel, partial):
+        return kernel is Resampling.BILINEAR
+    mode = kernel.keywords["interpolation"]
+    return getattr(mode, "value", mode) == "bilinear" and kernel.keywords["antialias"] in {True, "warn"}

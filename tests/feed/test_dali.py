@@ -1,0 +1,207 @@
+"""DALI's decoder, by its own code for CPUs: the places that were drawn, odd images between, and pipelines that break."""
+
+import logging
+import subprocess
+import sys
+
+import pytest
+import torch
+import torchvision.transforms as v1
+from fusing import jpeg, levels, noisy, photos
+from helpers import encoded
+from loading import seed_all
+
+from fastfeed.errors import DecodeError, UsageError
+from fastfeed.feed.dali import DaliDecoder, DaliOptions, is_installed
+from fastfeed.feed.decode.encoded import HEIGHT, SIZE, Encoded, Encoder
+from fastfeed.feed.decode.images import Images
+from fastfeed.feed.decode.placed import decoded_by_pillow
+from fastfeed.jpegrows import scan_rows
+
+CPU = torch.device("cpu")
+EDGE = 32
+TRAIN = v1.Compose([
+    v1.RandomResizedCrop(EDGE), v1.RandomHorizontalFlip(), v1.RandomVerticalFlip(), v1.PILToTensor(),
+])  # fmt: skip
+EVALUATE = v1.Compose([v1.Resize(40), v1.CenterCrop(EDGE), v1.PILToTensor()])
+
+
+@pytest.fixture
+def decoder():
+    pytest.importorskip("nvidia.dali", reason="NVIDIA DALI is not installed (pip install 'fastfeed[dali]')")
+    return DaliDecoder(CPU, DaliOptions(threads=1))
+
+
+def batch_of(files: list[bytes], transform: v1.Compose = TRAIN, seed: int = 0, *, rowed: bool = False) -> Encoded:
+    seed_all(seed)
+    encoder = Encoder(Images(transform, "close"))
+    for number, data in enumerate(files):
+        encoder.put(number, data, scan_rows(data) if rowed else None)
+    return encoder.made(lambda shape, dtype: torch.empty(shape, dtype=dtype))
+
+
+def files_of(count: int, first: int = 0) -> list[bytes]:
+    return [jpeg((90, 70), seed=first + number, restart_marker_rows=1) for number in range(count)]
+
+
+def by_dali(decoder: DaliDecoder, batch: Encoded) -> torch.Tensor:
+    decoder.begin(batch)
+    return decoder.take()
+
+
+def inside(batch: torch.Tensor) -> torch.Tensor:
+    """Without the outermost rows and columns: at the edge of a part DALI repeats pixels, where Pillow weighs those that are."""
+    return batch[:, 1:-1, 1:-1]
+
+
+@pytest.mark.parametrize("transform", [TRAIN, EVALUATE], ids=["train", "evaluate"])
+@pytest.mark.parametrize("rowed", [False, True])
+def test_it_gives_what_was_drawn(decoder, transform, rowed):
+    batch = batch_of(files_of(12), transform, rowed=rowed)
+    found, expected = by_dali(decoder, batch), decoded_by_pillow(batch)
+    assert found.shape == (12, EDGE, EDGE, 3) and found.dtype is torch.uint8
+    most, mean = levels(inside(found), inside(expected))
+    assert most <= 2 and mean < 0.4
+
+
+def test_real_photos_are_close(decoder):
+    files = [path.read_bytes() for path in photos(97)]
+    batch = batch_of(files)
+    most, mean = levels(inside(by_dali(decoder, batch)), inside(decoded_by_pillow(batch)))
+    assert most <= 2 and mean < 0.4
+
+
+def test_images_that_are_decoded_already_keep_their_places(decoder):
+    odd = [encoded(noisy(), "PNG"), jpeg(progressive=True), jpeg(mode="CMYK")]
+    files = files_of(9)
+    files[0], files[4:6], files[8] = odd[0], odd[1:3], odd[0]
+    batch = batch_of(files)
+    assert len(batch.pixels) == 4
+    found, expected = by_dali(decoder, batch), decoded_by_pillow(batch)
+    assert levels(inside(found), inside(expected))[0] <= 2
+    assert torch.equal(found[[0, 4, 5, 8]], expected[[0, 4, 5, 8]])
+
+
+def test_a_batch_of_nothing_else_needs_no_pipeline(decoder):
+    batch = batch_of([encoded(noisy(), "PNG")] * 3)
+    assert torch.equal(by_dali(decoder, batch).flatten(1), batch.pixels)
+
+
+def test_batches_of_any_size_come_in_order(decoder):
+    batches = [batch_of(files_of(count, count), seed=count) for count in (3, 1, 7, 2, 8, 5)]
+    found = []
+    for batch in batches:
+        decoder.begin(batch)
+        if len(decoder) == decoder.options.in_flight:
+            found.append(decoder.take())
+    found.append(decoder.take())
+    assert len(decoder) == 0
+    for batch, one in zip(batches, found, strict=True):
+        assert levels(inside(one), inside(decoded_by_pillow(batch)))[0] <= 2
+
+
+def test_what_is_taken_is_nobody_elses(decoder):
+    batch, other = batch_of(files_of(4)), batch_of(files_of(4, 9), seed=1)
+    kept = by_dali(decoder, batch)
+    before = kept.clone()
+    for _ in range(6):
+        by_dali(decoder, other)
+    assert torch.equal(kept, before)
+
+
+def damaged(batch: Encoded, kind: str) -> Encoded:
+    """A batch whose third file, sample 2, is damaged where no header told."""
+    if kind == "cut off":
+        batch.where[2, SIZE] //= 2
+    else:
+        batch.where[2, HEIGHT] = 5000
+    return batch
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_damaged_file_costs_a_pipeline_and_is_named(decoder, caplog):
+    sound = batch_of(files_of(5))
+    expected = by_dali(decoder, sound)
+    for one in (damaged(batch_of(files_of(5)), "cut off"), sound):
+        decoder.begin(one)
+    with pytest.raises(DecodeError, match="truncated") as failure:
+        decoder.take()
+    assert failure.value.sample == 2
+    assert torch.equal(decoder.take(), expected)
+    assert torch.equal(by_dali(decoder, sound), expected)
+    assert decoder.broken == 1
+    assert "samples [0, 1, 2, 3, 4]" in caplog.text
+
+
+def test_where_pillow_takes_it_the_batch_is_whole(decoder, caplog):
+    sound = batch_of(files_of(5))
+    expected = by_dali(decoder, sound)
+    with caplog.at_level(logging.WARNING):
+        found = by_dali(decoder, damaged(batch_of(files_of(5)), "part outside"))
+    assert "The cropping window" in caplog.text
+    others = [0, 1, 3, 4]
+    assert levels(inside(found[others]), inside(expected[others]))[0] <= 2
+
+
+def test_pipelines_that_always_break_are_an_error(decoder):
+    bad = damaged(batch_of(files_of(5)), "part outside")
+    for _ in range(3):
+        by_dali(decoder, bad)
+    with pytest.raises(RuntimeError, match="no longer valid"):
+        by_dali(decoder, bad)
+
+
+_HOSTILE = """
+import sys
+from test_dali import *
+decoder = DaliDecoder(CPU, DaliOptions(threads=1))
+edge = [path.read_bytes() for path in edges()] if sys.argv[1] == "edges" else []
+edge += [b"A" * 5000, b"\\xff\\xd8\\xff" + b"A" * 5000, b"\\xff\\xd8", b"", jpeg()[:300], encoded(noisy(), "PNG")]
+taken = []
+for data in edge:
+    try:
+        batch_of([data])
+    except Exception:
+        continue
+    taken.append(data)
+for start in range(0, len(taken), 16):
+    by_dali(decoder, batch_of(taken[start : start + 16]))
+assert decoder.broken == 0
+print(len(taken), "of", len(edge))
+"""
+
+
+@pytest.mark.parametrize("files", ["made", "edges"])
+def test_no_file_reaches_it_that_kills_the_process(decoder, files):
+    script = _HOSTILE.replace("import sys", "import sys\nfrom fusing import edges")
+    path = [*sys.path[:0], str(__import__("pathlib").Path(__file__).parent), *sys.path]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", f"import sys; sys.path[:] = {path!r}\n{script}", files],
+        capture_output=True, text=True, check=False, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_options_say_why():
+    options = DaliOptions(threads=3)
+    assert options.num_threads == 3 and DaliOptions().num_threads >= 1
+    assert "3 threads" in options.told(CPU)[0] and "CPU" in options.told(CPU)[0]
+    assert "50% of images" in " ".join(options.told(torch.device("cuda", 0)))
+
+
+@pytest.mark.parametrize("wrong", [{"hw_decoder_load": 2}, {"threads": 0}, {"in_flight": 0}], ids=str)
+def test_options_that_nobody_can_mean(wrong):
+    with pytest.raises(UsageError, match="DaliOptions"):
+        DaliOptions(**wrong)
+
+
+def test_without_dali_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "nvidia.dali", None)
+    with pytest.raises(UsageError) as failure:
+        DaliDecoder(CPU)
+    assert "fastfeed[dali]" in str(failure.value) and 'device_decode="dali"' in str(failure.value)
+
+
+def test_it_is_known_whether_it_is_installed():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", "import nvidia.dali"], capture_output=True, check=False)
+    assert is_installed() == (done.returncode == 0)

@@ -1,0 +1,215 @@
+"""Batches whose images DALI decodes on the way, through the whole loader, by DALI's own code for CPUs."""
+
+import gc
+import logging
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+import torchvision.transforms as v1
+from fusing import jpeg, levels, noisy
+from helpers import encoded, packed
+from packing import tree
+from torch.utils.data import Subset
+
+import fastfeed
+from fastfeed.errors import DecodeError
+from fastfeed.feed.dali import DaliOptions
+from fastfeed.feed.decode import encoded as encoding
+from fastfeed.feed.decode.placing import Placing
+from fastfeed.feed.decodinglane import Decoders
+from fastfeed.feed.lane import lane_onto
+from fastfeed.feed.loader import DataLoader
+
+CPU = torch.device("cpu")
+EDGE = 24
+PIXELS = v1.Compose([v1.RandomResizedCrop(EDGE), v1.RandomHorizontalFlip(), v1.PILToTensor()])
+FLOATS = v1.Compose([
+    v1.RandomResizedCrop(EDGE), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize([0.5] * 3, [0.25] * 3),
+])  # fmt: skip
+DALI = DaliOptions(threads=1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Photos, some of which are not for DALI."""
+    pytest.importorskip("nvidia.dali", reason="NVIDIA DALI is not installed (pip install 'fastfeed[dali]')")
+    home = tmp_path_factory.mktemp("lane")
+    files = {f"{name}/{number}.jpg": jpeg((60, 50), seed=number) for name in "ab" for number in range(12)}
+    files["a/3.jpg"], files["b/7.jpg"] = encoded(noisy(), "PNG"), jpeg(progressive=True)
+    packed(tree(home / "source", files), home / "packed", shards=2)
+    return home / "packed"
+
+
+def loader_of(folder, transform=PIXELS, decode=DALI, **options):
+    dataset = fastfeed.open(folder, transform, decode="close")
+    device = None if decode == "cpu" else "cpu"
+    return DataLoader(dataset, **{
+        "batch_size": 5, "shuffle": True, "seed": 3, "num_workers": 0, "device": device, "device_decode": decode, **options,
+    })  # fmt: skip
+
+
+def inside(images: torch.Tensor) -> torch.Tensor:
+    return images[:, :, 1:-1, 1:-1]
+
+
+def two_epochs(loader):
+    return [batch for _ in range(2) for batch in loader]
+
+
+def test_it_gives_the_batches_of_the_cpu_in_their_order(folder):
+    loader = loader_of(folder)
+    found, expected = two_epochs(loader), two_epochs(loader_of(folder, decode="cpu"))
+    assert len(found) == len(expected) == 10
+    for (images, targets), (others, wanted) in zip(found, expected, strict=True):
+        assert torch.equal(targets, wanted) and images.dtype is torch.uint8 and images.is_contiguous()
+        most, mean = levels(inside(images), inside(others))
+        assert most <= 2 and mean < 0.4
+    assert loader.stats().counters["images decoded by workers, not by DALI: no JPEG"] == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_with_workers_every_bit_is_the_same(folder, workers):
+    alone, together = two_epochs(loader_of(folder)), two_epochs(loader_of(folder, num_workers=workers))
+    assert all(torch.equal(one[0], other[0]) for one, other in zip(alone, together, strict=True))
+
+
+def test_large_batches_come_in_slots_that_are_used_again(folder, tmp_path):
+    files = {f"a/{number}.jpg": jpeg((500, 400), seed=number, quality=97, subsampling=0) for number in range(12)}
+    packed(tree(tmp_path / "source", files), tmp_path / "packed")
+    alone = two_epochs(loader_of(tmp_path / "packed"))
+    loader = loader_of(tmp_path / "packed", num_workers=1, persistent_workers=True)
+    found = two_epochs(loader)
+    assert loader._passage is not None and any(loader._passage._shelf._memories.values())
+    assert all(torch.equal(one[0], other[0]) for one, other in zip(alone, found, strict=True))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_floats_are_those_of_the_compose(folder, last):
+    one = list(loader_of(folder, FLOATS, channels_last=last))
+    other = list(loader_of(folder, FLOATS, "cpu", channels_last=last))
+    for (images, _), (wanted, _) in zip(one, other, strict=True):
+        layout = torch.channels_last if last else torch.contiguous_format
+        assert images.dtype is torch.float32 and images.is_contiguous(memory_format=layout)
+        assert float((inside(images) - inside(wanted)).abs().max()) <= 2.01 / 255 / 0.25
+
+
+def test_a_pass_that_is_left_leaves_nothing_behind(folder):
+    loader = loader_of(folder, num_workers=1, persistent_workers=True)
+    whole = list(loader)
+    loader.set_epoch(0)
+    for number, _ in enumerate(loader):
+        if number == 1:
+            break
+    loader.set_epoch(0)
+    again = list(loader)
+    assert all(torch.equal(one[0], other[0]) for one, other in zip(whole, again, strict=True))
+
+
+def test_two_passes_at_once_have_a_decoder_each(folder):
+    loader = loader_of(folder)
+    alone = list(loader_of(folder))
+    one, other = iter(loader), iter(loader)
+    first = [next(one), next(one)]
+    next(other)
+    first += list(one)
+    assert all(torch.equal(mine[0], wanted[0]) for mine, wanted in zip(first, alone, strict=True))
+
+
+def test_a_decoder_is_kept_for_the_next_pass():
+    pytest.importorskip("nvidia.dali", reason="NVIDIA DALI is not installed (pip install 'fastfeed[dali]')")
+    decoders, lane = Decoders(DALI, last=False), lane_onto(CPU)
+    first = decoders.lane(lane)
+    decoder = first.decoder
+    second = decoders.lane(lane)
+    assert second.decoder is not decoder
+    del first, second
+    gc.collect()
+    assert decoders.lane(lane).decoder is not decoder
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_damaged_image_is_an_error_of_its_batch_and_the_next_come(folder, monkeypatch, caplog):
+    """A file whose header tells nothing: what is taken for whole is cut off here by hand."""
+    monkeypatch.setattr(encoding, "Cut", lambda data, part: (data[: len(data) // 2], part))
+    dataset = Subset(fastfeed.open(folder, PIXELS), [0, 1, 2, 4, 5, 6])
+    loader = DataLoader(dataset, 2, num_workers=0, device="cpu", device_decode=DALI)
+    batches = iter(loader)
+    with caplog.at_level(logging.WARNING), pytest.raises(DecodeError, match="truncated") as failure:
+        next(batches)
+    assert failure.value.sample == 0 and "batch 0" in str(failure.value)
+    monkeypatch.undo()
+    assert "DALI's pipeline broke" in caplog.text
+
+
+_LEAVES = """
+import sys, torchvision.transforms as v1, fastfeed
+from fastfeed.feed.loader import DataLoader
+dataset = fastfeed.open(sys.argv[1], v1.Compose([v1.RandomResizedCrop(24), v1.ToTensor()]))
+loader = DataLoader(dataset, 4, num_workers=1, device="cpu", device_decode=fastfeed.DaliOptions(threads=1))
+batches = iter(loader)
+next(batches), next(batches)
+if sys.argv[2] == "let go":
+    del batches, loader
+print("left")
+"""
+
+
+@pytest.mark.parametrize("how", ["let go", "held"])
+def test_a_script_may_end_while_batches_are_on_their_way(folder, how):
+    command = [sys.executable, "-W", "ignore", "-c", _LEAVES, str(folder), how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "left\n", "")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_pipeline_that_breaks_is_counted(folder, monkeypatch):
+    class Outside(Placing):
+        """Of which DALI refuses a part that Pillow fills up."""
+
+        @property
+        def place(self):
+            place = super().place
+            return place._replace(box=place.box._replace(height=5000))
+
+    dataset = fastfeed.open(folder, PIXELS)
+    with monkeypatch.context() as patch:
+        patch.setattr(encoding, "Placing", Outside)
+        loader = DataLoader(Subset(dataset, [0, 1, 2]), 3, num_workers=0, device="cpu", device_decode=DALI)
+        assert len(next(iter(loader))[0]) == 3
+    assert loader.stats().counters["batches decoded on the CPU: DALI's pipeline broke"] == 1
+
+
+def test_the_plan_says_who_decodes_and_stats_count(folder):
+    loader = loader_of(folder)
+    next(iter(loader))
+    told = str(loader.plan)
+    assert 'device_decode="dali" was given' in told and "DALI decodes on the CPU, in 1 thread" in told
+    assert "device: cpu was given" in told
+
+
+def test_what_comes_under_inference_mode_may_be_trained_on(folder):
+    with torch.inference_mode():
+        images, _ = next(iter(loader_of(folder)))
+    assert not images.is_inference()
+
+
+def test_a_dataset_of_dicts(tmp_path):
+    pytest.importorskip("nvidia.dali", reason="NVIDIA DALI is not installed (pip install 'fastfeed[dali]')")
+    files: dict[str, Any] = {}
+    for number in range(6):
+        files |= {f"{number}.jpg": jpeg(seed=number), f"{number}.txt": f"{number}"}
+    packed(tree(tmp_path / "source", files), tmp_path / "packed")
+    dataset = fastfeed.open(tmp_path / "packed", {"jpg": PIXELS})
+    loader = DataLoader(dataset, 4, num_workers=0, seed=1, device="cpu", device_decode=DALI)
+    first, second = list(loader)
+    assert first["txt"] == ["0", "1", "2", "3"] and second["jpg"].shape == (2, 3, EDGE, EDGE)
+
+
+def test_where_the_transform_changes_its_size_the_next_pass_has_it(folder):
+    loader = loader_of(folder, v1.Compose([v1.RandomResizedCrop(EDGE), v1.PILToTensor()]))
+    assert next(iter(loader))[0].shape[-1] == EDGE
+    loader.dataset.transform.transforms[0].size = (16, 16)
+    assert next(iter(loader))[0].shape[-1] == 16
