@@ -64,6 +64,6 @@ def fill_behind(loader: Reading) -> None:
     """
     base, _ = behind_views(loader.dataset)
     if isinstance(base, PackedDataset):
-        base.fill_cache()
+        base.fill_cache(loader.dataset)
     elif isinstance(base, CachedDataset) and loader.num_workers:
         base.fill_cache(loader.multiprocessing_context or multiprocessing, loader.dataset)

@@ -4,12 +4,17 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastfeed.archive.catalog import Catalog
 from fastfeed.archive.dataset import Archive
 from fastfeed.archive.index import MEMBER
 from fastfeed.archive.tars import TarSet
 from fastfeed.config import Cache
+from fastfeed.feed.splitting import wanted_of
 from fastfeed.store.cached import BLOCK_BYTES, CachedStore, block_count
 from fastfeed.store.cachedfiles import CachedFileReader
 from fastfeed.store.cachefolder import CacheUnusable
@@ -36,6 +41,14 @@ class KeepsReads:
     _wanted: frozenset[str]
     """Fields that are read."""
 
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """Position in the packed dataset of each sample; int64, shape (samples,)."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
     def use_cache(self, asked: Cache) -> CachePlan:
         """Have what is read from now on kept, if nothing was asked for at opening.
 
@@ -50,13 +63,18 @@ class KeepsReads:
         assert self.cache is not None
         return self.cache
 
-    def fill_cache(self) -> None:
-        """Begin to fetch in the background what is not kept yet; nothing where there is no cache, or that was begun."""
+    def fill_cache(self, view: Any) -> None:  # noqa: ANN401 - of torch's Subset
+        """Begin to fetch in the background what is not kept yet; nothing where there is no cache, or that was begun.
+
+        Args:
+            view: This dataset, or Subsets of it: of plain files only those of such samples are fetched, of shards all blocks.
+        """
         behind = _cached_behind(self._reader)
+        if behind is None or behind.filling is not None:
+            return
         if isinstance(behind, CachedFileReader):
-            behind.fields = self._wanted
-        if behind is not None and behind.filling is None:
-            behind.filling = Filling(behind)
+            behind.want(np.unique(self.positions[wanted_of(self, view)]).tolist(), self._wanted)
+        behind.filling = Filling(behind)
 
     @property
     def filled(self) -> Filled | None:

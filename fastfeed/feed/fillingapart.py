@@ -10,20 +10,22 @@ cache is given out.
 """
 
 import logging
-import multiprocessing
 import os
 import signal
+import threading
 import time
 import weakref
 from typing import Any, Self
 
 import torch
 
-from fastfeed.feed.workers import leave_to_parent
+from fastfeed.feed.workers import end_with, leave_to_parent
 from fastfeed.store.filling import SUMS, Fillable, Filled, fill, filled
 
 LOG = logging.getLogger("fastfeed.cache")
 _LOWEST_PRIORITY = 19
+_LOOK_SECONDS = 0.5
+"""How often it is looked whether the parent lives."""
 
 
 class FillingApart:
@@ -37,7 +39,7 @@ class FillingApart:
     def __init__(self, target: Fillable, context: Any) -> None:  # noqa: ANN401 - torch's loaders take any
         self._sums = torch.zeros(SUMS, dtype=torch.int64)
         self._sums.share_memory_()  # type: ignore[no-untyped-call]
-        self._process = context.Process(target=_run, args=(target, self._sums), name="fastfeed-cache", daemon=True)
+        self._process = context.Process(target=_run, args=(target, self._sums, os.getpid()), name="fastfeed-cache", daemon=True)
         self._process.start()
         self.stop = weakref.finalize(self, _stop, self._process, os.getpid())
         """End it."""
@@ -70,19 +72,26 @@ def _stop(process: Any, owner: int) -> None:  # noqa: ANN401 - of any context
     process.join()
 
 
-def _run(target: Fillable, sums: torch.Tensor) -> None:
-    """What the process does."""
+def _run(target: Fillable, sums: torch.Tensor, owner: int) -> None:
+    """What the process does, for the one that started it."""
+    end_with(owner)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's handlers are not for it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the parent says when to end
     os.nice(_LOWEST_PRIORITY)
     leave_to_parent()
     torch.set_num_threads(1)
-    parent, starter = multiprocessing.parent_process(), os.getppid()
-    assert parent is not None
+    threading.Thread(target=_end_after, args=(os.getppid(),), name="fastfeed-ends", daemon=True).start()
+    fill(lambda: target, sums.numpy(), _wait)
 
-    def is_ended(seconds: float) -> bool:
-        time.sleep(seconds)
-        # A fork server has started it for somebody else; and of one that was killed, workers may hold what tells that it lives.
-        return os.getppid() != starter or not parent.is_alive()
 
-    fill(lambda: target, sums.numpy(), is_ended)
+def _wait(seconds: float) -> bool:
+    """Rest; nobody but who started the process ends it."""
+    time.sleep(seconds)
+    return False
+
+
+def _end_after(parent: int) -> None:
+    """End with a parent that is killed, also in the midst of a sample that takes for ever."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_SECONDS)
+    os._exit(1)

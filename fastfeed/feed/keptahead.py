@@ -5,10 +5,9 @@ entry, and what a reader has made meanwhile is that one's.
 """
 
 import time
-from collections.abc import Sequence
 from typing import Any, Protocol
 
-from fastfeed.feed.splitting import whole_of
+from fastfeed.feed.splitting import wanted_of
 from fastfeed.store.cached import FETCH_NS, FETCHED_BYTES
 from fastfeed.store.cacheplan import CachePlan
 from fastfeed.store.shelf import Entry, Shelf
@@ -42,10 +41,7 @@ class Ahead:
     """
 
     def __init__(self, dataset: KeepsSamples, view: Any) -> None:  # noqa: ANN401 - of torch's Subset
-        self.dataset, size = dataset, len(dataset)
-        self._numbers: Sequence[int] = range(size)
-        if view is not dataset:
-            self._numbers = sorted({number % size for number in whole_of(view, range(len(view)))[1]})
+        self.dataset, self._numbers = dataset, wanted_of(dataset, view)
         self.entries = len(self._numbers)
         self._mark: tuple[int, Entry | None] | None = None
         """The last one that was seen in the cache."""

@@ -6,7 +6,7 @@ here: who has a dataset of its has loaded it. A function whose code is not the k
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import getitem
 from types import ModuleType
@@ -37,6 +37,19 @@ def whole_of(dataset: Any, indices: Any) -> tuple[Any, Any]:  # noqa: ANN401 - a
         inner = dataset.indices
         dataset, indices = dataset.dataset, [inner[index] for index in indices]
     return dataset, indices
+
+
+def wanted_of(dataset: Any, view: Any) -> Sequence[int]:  # noqa: ANN401 - any map-style dataset
+    """Which samples of a dataset are wanted, rising, each once.
+
+    Args:
+        dataset: It.
+        view: It, or Subsets of it.
+    """
+    size = len(dataset)
+    if view is dataset:
+        return range(size)
+    return sorted({int(number) % size for number in whole_of(view, range(len(view)))[1]})
 
 
 def fetch_of(dataset: Any, recorder: Recorder) -> Fetch:  # noqa: ANN401 - any dataset

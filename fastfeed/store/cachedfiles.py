@@ -5,7 +5,7 @@ A file that is kept is what it was when it was read; that it is still the file t
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from fastfeed.archive.catalog import Place
@@ -42,12 +42,20 @@ class CachedFileReader(FileReader):
     def __init__(self, files: FileCatalog, shelf: Shelf, room: Room) -> None:
         super().__init__(files)
         self.shelf: Shelf | None = shelf
-        self.room, self.entries = room, len(files)
-        self.fields: Collection[str] = files.fields
-        """Which files of a sample are read; the others need not be there."""
+        self.room = room
+        self.want(range(len(files)), files.fields)
         self.filling: object | None = None
         """What fills it in the background (filling.py), and ends with it."""
         self._full_until = 0.0
+
+    def want(self, positions: Sequence[int], fields: Collection[str]) -> None:
+        """Say what is to be fetched by fill_from; all, if nothing is said.
+
+        Args:
+            positions: Of samples, in the order in which they are fetched.
+            fields: Which files of a sample.
+        """
+        self._positions, self._fields, self.entries = positions, fields, len(positions)
 
     def read_part(self, position: int, place: Place, start: int, stop: int) -> bytes:
         """Bytes [start, stop) of a file. A file that is not kept is kept if all of it is asked for.
@@ -116,16 +124,17 @@ class CachedFileReader(FileReader):
         """As Fillable's: the files of a sample. Of those that cannot be read whoever wants them is told."""
         if number >= self.entries:
             return None
-        for place in self.files.places(number):
+        position = self._positions[number]
+        for place in self.files.places(position):
             shelf = self.shelf
             if shelf is None:
                 return None
-            if place.field not in self.fields or shelf.find(place.row) is not None:
+            if place.field not in self._fields or shelf.find(place.row) is not None:
                 continue
             if not shelf.has_room(place.stop - place.start, self.room):
                 return None
             with suppress(FastfeedError):
-                self._fetched_and_kept(shelf, number, place)
+                self._fetched_and_kept(shelf, position, place)
             if time.monotonic() < self._full_until:
                 return None
         return number + 1

@@ -167,9 +167,9 @@ def test_it_is_filled_in_the_background_from_the_first_pass_on(tmp_path: Path, p
 def test_plain_files_are_filled_as_well(tmp_path: Path, place: Path):
     folder = make_photos(tmp_path / "photos")
     dataset = fastfeed.open(folder, transform=lambda image: 0, cache="8MiB", cache_dir=place)
-    loader = DataLoader(Subset(dataset, [0]), num_workers=0)
+    loader = DataLoader(dataset, num_workers=0)
     assert dataset.filled is None
-    list(loader)
+    next(iter(loader))
     found = when_filled(loader)
     assert found.state == "it came to the end" and found.pieces in {5, 6}
     (name,) = caches_in(place)
@@ -182,6 +182,18 @@ def test_plain_files_are_filled_as_well(tmp_path: Path, place: Path):
     del loader, dataset
     gc.collect()
     assert not list(place.iterdir())
+
+
+def test_of_plain_files_only_those_are_filled_that_are_wanted(tmp_path: Path, place: Path):
+    folder = make_photos(tmp_path / "photos")
+    dataset = fastfeed.open(folder, transform=lambda image: 0, cache="8MiB", cache_dir=place)
+    view = dataset.select([5, 1, 3])
+    loader = DataLoader(Subset(view, [-1, 0]), num_workers=0)
+    next(iter(loader))
+    assert when_filled(loader).state == "it came to the end"
+    (name,) = caches_in(place)
+    size = sum(os.stat(folder / dataset.samples[position][0]).st_size for position in (3, 5))
+    assert (folder_of(place) / name / "data").stat().st_size == size
 
 
 class Squares(Dataset[int]):

@@ -129,41 +129,34 @@ from pathlib import Path
 from feed.test_fillingapart import Tens
 from fastfeed.feed.fillingapart import FillingApart
 
-class Slow(Tens):
-    def fill_from(self, number):
-        time.sleep(0.05)
-        return super().fill_from(number % 1)  # the first one again and again
-
-    def __reduce__(self):
-        raise TypeError("forked")
-
-tens = Slow(Path(sys.argv[1]), Path(sys.argv[2]))
-filling = FillingApart.begun(tens, multiprocessing.get_context("fork"))
-worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
-worker.start()
-while not filling.filled.pieces:
-    time.sleep(0.01)
-print(worker.pid, flush=True)
-time.sleep(600)
+if __name__ == "__main__":
+    place, log, method = sys.argv[1:]
+    tens = Tens(Path(place), Path(log), hangs_at=1)
+    filling = FillingApart.begun(tens, multiprocessing.get_context(method))
+    worker = multiprocessing.get_context(method).Process(target=time.sleep, args=(600,), daemon=True)
+    worker.start()
+    while filling.runs and not filling.filled.pieces:
+        time.sleep(0.01)
+    print("ready", flush=True)
+    print(worker.pid, flush=True)
+    time.sleep(600)
 """
 
 
-def test_it_ends_with_a_parent_that_is_killed_though_workers_outlive_it(tmp_path: Path, place: Path):
-    log, worker = tmp_path / "log", 0
-    try:
-        with other_process(KILLED, place, log, tmp_path / "pid") as process:
-            until(lambda: lines(log))
-            (filler,) = {own for own, _, _ in lines(log)}
-            worker = next(
-                int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-                if int(child) != filler
-            )  # fmt: skip
+@pytest.mark.parametrize("method", ["fork", pytest.param("forkserver", marks=pytest.mark.long)])
+def test_it_ends_with_a_parent_that_is_killed_though_workers_outlive_it(tmp_path: Path, place: Path, method):
+    log = tmp_path / "log"
+    with other_process(KILLED, place, log, method) as process:
+        until(lambda: len(lines(log)) == 2)  # it is in the midst of a sample that takes for ever
+        (filler,) = {own for own, _, _ in lines(log)}
+        assert process.stdout is not None
+        worker = int(process.stdout.readline())
+        try:
             process.kill()
             process.wait()
             until(lambda: not is_there(filler))
             assert is_there(worker)
-    finally:
-        if worker:
+        finally:
             os.kill(worker, signal.SIGKILL)
 
 

@@ -14,7 +14,7 @@ from torchvision.datasets import DatasetFolder, ImageFolder
 from torchvision.datasets.folder import pil_loader
 from torchvision.transforms import v2
 
-from fastfeed.feed.splitting import behind_views, fetch_of, makes_samples_singly, path_of
+from fastfeed.feed.splitting import behind_views, fetch_of, makes_samples_singly, path_of, wanted_of
 
 
 class Stages:
@@ -130,6 +130,13 @@ def test_subsets_of_a_folder(odd):
     assert path_of(Subset(Numbers(), [1]), 0) is None
     with pytest.raises(TypeError, match="list indices"):
         fetch_of(view, stages)([0, 1])
+
+
+def test_what_subsets_want_of_a_dataset():
+    numbers = Numbers(20)
+    assert wanted_of(numbers, numbers) == range(20)
+    assert wanted_of(numbers, Subset(Subset(numbers, [9, 5, -1, 5]), torch.tensor([3, 2, 0, 1])))  # type: ignore[arg-type]  # it takes them == [5, 9, 19]
+    assert wanted_of(numbers, Subset(numbers, [])) == []
 
 
 def test_which_getitems_asks_for_one_after_another(odd):

@@ -131,9 +131,13 @@ def test_filling_goes_through_the_files_in_order_and_past_those_that_are_gone(re
 def test_filling_keeps_only_what_is_read_and_ends_where_there_is_no_room(files: PlainFiles, place: Path):
     reader = reader_of(files, place)
     assert reader.shelf is not None
-    reader.fields = [first(files).field]
-    assert reader.fill_from(0) == 1
-    assert [reader.shelf.find(own.row) is not None for own in files.places(0)] == [True, False]
+    reader.want([1, 3], [first(files).field])
+    assert reader.entries == 2 and [reader.fill_from(number) for number in (0, 2)] == [1, None]
+    assert [reader.shelf.find(own.row) is not None for at in range(4) for own in files.places(at)] == [
+        *[False] * 2,
+        True,
+        *[False] * 5,
+    ]
     reader.room = Room(1)
     assert reader.fill_from(0) == 1 and reader.fill_from(1) is None
     reader.shelf.close()
