@@ -4,11 +4,13 @@ import gc
 import logging
 import subprocess
 import sys
+from collections import deque
 from typing import Any
 
 import pytest
 import torch
 import torchvision.transforms as v1
+from fakecuda import LateCard
 from fusing import jpeg, levels, noisy
 from helpers import encoded, packed
 from packing import tree
@@ -18,9 +20,13 @@ import fastfeed
 from fastfeed.errors import DecodeError
 from fastfeed.feed.dali import DaliOptions
 from fastfeed.feed.decode import encoded as encoding
+from fastfeed.feed.decode.encoded import Encoded
+from fastfeed.feed.decode.images import Images
+from fastfeed.feed.decode.placed import decoded_by_pillow
 from fastfeed.feed.decode.placing import Placing
-from fastfeed.feed.decodinglane import Decoders
-from fastfeed.feed.lane import lane_onto
+from fastfeed.feed.decode.whole import Unfinished
+from fastfeed.feed.decodinglane import Decoders, DecodingLane
+from fastfeed.feed.lane import Lane, lane_onto
 from fastfeed.feed.loader import DataLoader
 
 CPU = torch.device("cpu")
@@ -116,6 +122,52 @@ def test_two_passes_at_once_have_a_decoder_each(folder):
     next(other)
     first += list(one)
     assert all(torch.equal(mine[0], wanted[0]) for mine, wanted in zip(first, alone, strict=True))
+
+
+class LateDecoder:
+    """In DALI's place, on a card that does everything as late as it may."""
+
+    def __init__(self, card: LateCard) -> None:
+        self.card, self.begun = card, deque[Encoded]()
+        self.kept: list[torch.Tensor] = []
+        """What the card reads, by address."""
+
+    def begin(self, batch: Encoded) -> None:
+        self.begun.append(batch)
+
+    def take(self) -> torch.Tensor:
+        self.kept.append(decoded_by_pillow(self.begun.popleft()))
+        return self.card.copied(self.kept[-1])
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["planes", "channels last"])
+@pytest.mark.parametrize("transform", [PIXELS, FLOATS], ids=["bytes", "floats"])
+def test_images_are_there_when_they_are_handed_out(transform, last):
+    images = Images(transform, "close")
+    encoder = encoding.Encoder(images)
+    for number in range(3):
+        encoder.put(number, jpeg(seed=number))
+    batch, card = encoder.made(lambda shape, dtype: torch.empty(shape, dtype=dtype)), LateCard()
+    lane = DecodingLane(Lane(card), LateDecoder(card), last=last)  # type: ignore[arg-type]  # a decoder as it sees one
+    unfinished = None if images.levels is None else Unfinished("jpg", images.levels)
+    moved = lane.move({"jpg": batch, "cls": torch.arange(3), "txt": ["a", "b", "c"]}, unfinished)
+    assert moved.size_bytes >= 3 * 3 * EDGE * EDGE
+    found = lane.hand(moved)
+    expected = decoded_by_pillow(batch).permute(0, 3, 1, 2)
+    expected = expected if images.levels is None else images.levels.applied(expected)
+    assert list(found) == ["jpg", "cls", "txt"] and found["cls"].tolist() == [0, 1, 2]
+    assert torch.equal(found["jpg"], expected)
+    assert found["jpg"].is_contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+    assert found["jpg"].data_ptr() in card.marked
+
+
+def test_what_is_decoded_already_is_moved_as_usual():
+    card = LateCard()
+    lane = DecodingLane(Lane(card), LateDecoder(card), last=False)  # type: ignore[arg-type]  # as above
+    batch = [torch.arange(12).reshape(3, 4), torch.arange(3)]
+    found = lane.hand(lane.move(batch))
+    lane.release()
+    assert all(map(torch.equal, found, batch)) and lane.ahead_bytes > 0
 
 
 def test_a_decoder_is_kept_for_the_next_pass():
