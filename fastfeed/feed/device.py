@@ -1,5 +1,6 @@
 """DataLoader(device=): what is asked for, which device that is, and a pass whose batches come there."""
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,7 @@ from fastfeed.feed.shifts import Shifts
 from fastfeed.feed.timing import Answer
 from fastfeed.units import format_size
 
+LOG = logging.getLogger("fastfeed.loader")
 Device = str | torch.device | None
 
 
@@ -160,6 +162,8 @@ def side_of(device: Device, decode: Decode, dataset: object, batching: Batching)
     wish = _parsed(device)
     decoders, why = decoders_of(decode, dataset, batching, None if wish is None else wish.type)
     if wish is None or (wish.type == "cpu" and decoders is None):
+        if why:
+            LOG.info("%s", why)
         return None
     if isinstance(dataset, IterDataPipe):
         msg = "device is not for DataPipes, which torch's own loader reads"

@@ -77,6 +77,13 @@ def test_other_words_are_refused(dataset):
         decoders_of("gpu", dataset, BATCHES, "cuda")
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_auto_says_so_where_there_is_no_device_whose_plan_could(dataset, caplog, device):
+    with caplog.at_level("INFO", "fastfeed.loader"):
+        DataLoader(dataset, 2, num_workers=0, device=device, device_decode="auto")
+    assert 'device_decode="auto": images are decoded on the CPU: no GPU was asked for' in caplog.text
+
+
 def test_auto_says_what_decided(dataset, folder, monkeypatch):
     def said(data=dataset, device="cuda"):
         decoders, why = decoders_of("auto", data, BATCHES, device)
