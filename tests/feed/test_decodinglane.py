@@ -238,7 +238,10 @@ def test_the_plan_says_who_decodes_and_stats_count(folder):
     loader = loader_of(folder)
     next(iter(loader))
     told = str(loader.plan)
-    assert 'device_decode="dali" was given' in told and "DALI decodes on the CPU, in 1 thread" in told
+    assert (
+        'device_decode="dali" was given' in told
+        and "DALI decodes by its own code for CPUs, since device is cpu: 1 thread" in told
+    )
     assert "device: cpu was given" in told
 
 
