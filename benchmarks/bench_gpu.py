@@ -3,11 +3,13 @@
 
     python benchmarks/bench_gpu.py
     python benchmarks/bench_gpu.py --photos DIR --photo-files 10000 --steps 300 --rounds 3 --workers 14 15
+    python benchmarks/bench_gpu.py --gpus 4
 
 ResNet-50 in bfloat16 with channels last, batches of 256, random crops of JPEG photos at distinct paths. Batches are uint8 and
 pinned; copying and normalising is done as a plain training script does it. All steps of a run are one epoch, since 10,000 files
 stand for a million, whose epochs are long; with --short-epochs each photo once is an epoch. Every run is a fresh process, and
-contenders take turns. Ways named "device" come on the GPU, normalised (device="cuda"). README.md says what each figure means.
+contenders take turns. The first 40 steps are not counted (gpuplan.py). Ways named "device" come on the GPU, normalised
+(device="cuda"). With --gpus each run is a process a GPU under torch's launcher (ranks.py). README.md says what figures mean.
 """
 
 import argparse
@@ -23,25 +25,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks import handdali
+from benchmarks import gputable, handdali, ranks
 from benchmarks.bench_loader import photos_of
+from benchmarks.gpuplan import WARM_STEPS
+from benchmarks.gputable import DEMAND, Found
 from benchmarks.measure import (
     Record,
     arguments,
     in_fresh_process,
     machine_facts,
     print_facts,
-    print_table,
-    shown,
-    spread,
     usage_of,
     write_json,
 )
 
 SIZE = 224
 MEAN, DEVIATION = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
-_WARM_STEPS = 40
-DEMAND = "a fixed batch on the GPU"
 NEEDS_ROWS = "rows"
 _ENGINES = (0.5, 0.65, 0.9)
 MODELS = ("resnet50", "resnet18")
@@ -62,7 +61,7 @@ class Way(NamedTuple):
     engine: float | None = None
     """DALI decodes, and gives that part of images to the GPU's JPEG engine; None where the CPU decodes."""
     workers: int | None = None
-    """Worker processes, or threads of hand-written DALI's, where they do not follow --workers."""
+    """Worker processes, or threads of hand-written DALI's, of each GPU, where they do not follow --workers."""
 
 
 def _transform(*, floats: bool = False) -> Any:  # noqa: ANN401 - a Compose
@@ -74,37 +73,61 @@ def _transform(*, floats: bool = False) -> Any:  # noqa: ANN401 - a Compose
     ])  # fmt: skip
 
 
-def _options(dataset: Any, order: Record) -> Record:  # noqa: ANN401 - any dataset
+def _options(order: Record) -> Record:
     """What both loaders are given."""
-    from torch.utils.data import RandomSampler
-
-    samples = None if order["short_epochs"] else order["batch_size"] * (order["steps"] + _WARM_STEPS)
     return {
-        "dataset": dataset, "batch_size": order["batch_size"], "sampler": RandomSampler(dataset, num_samples=samples),
-        "num_workers": order["workers"], "pin_memory": True, "drop_last": True, "persistent_workers": True,
+        "batch_size": order["batch_size"], "num_workers": order["workers"], "pin_memory": True, "drop_last": True,
+        "persistent_workers": True,
     }  # fmt: skip
 
 
+def _samples(dataset: Any, order: Record) -> int:  # noqa: ANN401 - any dataset
+    """How many of them all ranks draw in an epoch."""
+    all_steps: int = order["batch_size"] * (order["steps"] + WARM_STEPS) * order["world"]
+    return len(dataset) if order["short_epochs"] else all_steps
+
+
+def _again_and_again(dataset: Any, order: Record) -> Any:  # noqa: ANN401 - an array
+    """Positions of the samples that ranks share out among themselves, so that a run is one epoch."""
+    import numpy as np
+
+    return np.arange(_samples(dataset, order)) % len(dataset)
+
+
+def _drawn(dataset: Any, order: Record) -> Any:  # noqa: ANN401 - a sampler
+    """One GPU's order."""
+    from torch.utils.data import RandomSampler
+
+    return RandomSampler(dataset, num_samples=_samples(dataset, order))
+
+
 def by_torch(order: Record) -> Any:  # noqa: ANN401 - a loader
-    """ImageFolder and torch's DataLoader."""
-    from torch.utils.data import DataLoader
+    """ImageFolder and torch's DataLoader; on several GPUs with torch's DistributedSampler."""
+    from torch.utils.data import DataLoader, DistributedSampler, Subset
     from torchvision.datasets import ImageFolder
 
-    return DataLoader(**_options(ImageFolder(order["folder"], _transform()), order))
+    photos = ImageFolder(order["folder"], _transform())
+    if order["world"] == 1:
+        return DataLoader(photos, sampler=_drawn(photos, order), **_options(order))
+    shared: Subset[Any] = Subset(photos, _again_and_again(photos, order))
+    sampler: DistributedSampler[Any] = DistributedSampler(shared, order["world"], order["number"], drop_last=True)
+    return DataLoader(shared, sampler=sampler, **_options(order))
 
 
 def by_fastfeed(order: Record) -> Any:  # noqa: ANN401 - a loader
-    """fastfeed.open and fastfeed.DataLoader."""
+    """fastfeed.open and fastfeed.DataLoader; on several GPUs with distributed=True."""
     import fastfeed
 
     on_device = order["device"]
     dataset = fastfeed.open(order["folder"], transform=_transform(floats=on_device))
-    options = {**_options(dataset, order), "channels_last": order["channels_last"]}
+    options = {**_options(order), "channels_last": order["channels_last"]}
     if on_device:
         options.update(device="cuda", pin_memory=None)
     if order["engine"] is not None:
         options.update(device_decode=fastfeed.DaliOptions(hw_decoder_load=order["engine"]))
-    return fastfeed.DataLoader(**options)
+    if order["world"] == 1:
+        return fastfeed.DataLoader(dataset, sampler=_drawn(dataset, order), **options)
+    return fastfeed.DataLoader(dataset.select(_again_and_again(dataset, order)), shuffle=True, distributed=True, **options)
 
 
 WAYS = (
@@ -130,13 +153,15 @@ def endless(loader: Any) -> Iterator[Any]:  # noqa: ANN401 - any loader
         yield from loader
 
 
-def stepper(name: str) -> Callable[[Any, Any], None]:
+def stepper(order: Record) -> Callable[[Any, Any], None]:
     """One step of training a model of torchvision's on images (on the GPU; uint8, or normalised floats) and classes."""
     import torch
     from torchvision import models
 
     torch.backends.cudnn.benchmark = True
-    model = getattr(models, name)().cuda().to(memory_format=torch.channels_last)
+    model: torch.nn.Module = getattr(models, order["model"])().cuda().to(memory_format=torch.channels_last)
+    if order["world"] > 1:
+        model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[order["local"]])
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     shape = (1, 3, 1, 1)
     mean, deviation = (torch.tensor(values, device="cuda").view(shape) for values in (MEAN, DEVIATION))
@@ -165,8 +190,15 @@ def fixed(order: Record) -> Iterator[Any]:
         yield images, classes
 
 
-def child(order: Record) -> Record:
-    """One way: images a second, waits of each step, what the processor and the GPU were used for.
+def child(order: Record) -> Record | None:
+    """One way: images a second, waits of each step, what was used of processor and GPU; None but on the first rank."""
+    rank = ranks.join()
+    records = ranks.gathered(measured(ranks.share_of(order, rank), rank), rank)
+    return ranks.merged(records) if rank.number == 0 else None
+
+
+def measured(order: Record, rank: ranks.Rank) -> Record:
+    """What one rank finds.
 
     "wait" is the time in next(batches). "feed" is that and the calls that move the batch, where the training loop does: all of
     the main thread's time that is not the step's.
@@ -175,7 +207,7 @@ def child(order: Record) -> Record:
 
     way = next((way for way in WAYS if way.name == order["way"]), None)
     batches = fixed(order) if way is None else endless(way.make(order))
-    step = stepper(order["model"]) if order["trains"] else None
+    step = stepper(order) if order["trains"] else None
     waits: list[float] = []
     feeds: list[float] = []
 
@@ -190,15 +222,16 @@ def child(order: Record) -> Record:
                 step(images, classes)
         torch.cuda.synchronize()
 
-    steps(_WARM_STEPS)
+    steps(WARM_STEPS)
     waits.clear()
     feeds.clear()
+    ranks.wait_for_all(rank)
     used = usage_of(lambda: steps(order["steps"]), living=True)
     wall_seconds = used["wall_seconds"]
     return {
         "images_s": order["steps"] * order["batch_size"] / wall_seconds, "cores": used["cpu_seconds"] / wall_seconds,
-        "wait_ms": _parts_ms(waits), "feed_ms": _parts_ms(feeds),
-        "gpu_mib": torch.cuda.max_memory_allocated() / 2**20, "gpu_used_mib": _used_mib(),
+        "wait_seconds": waits, "feed_seconds": feeds,
+        "gpu": torch.cuda.get_device_name(), "gpu_mib": torch.cuda.max_memory_allocated() / 2**20, "gpu_used_mib": _used_mib(),
     }  # fmt: skip
 
 
@@ -208,15 +241,6 @@ def _used_mib() -> float:
 
     free, total = torch.cuda.mem_get_info()
     return (total - free) / 2**20
-
-
-_PARTS = {"p50": 0.5, "p99": 0.99, "max": 1.0}
-
-
-def _parts_ms(seconds: list[float]) -> dict[str, float]:
-    """Milliseconds, by the parts of a table; none of nothing."""
-    ordered = sorted(seconds)
-    return {name: 1e3 * ordered[min(len(ordered) - 1, int(part * len(ordered)))] for name, part in _PARTS.items() if ordered}
 
 
 # ------------------------------------------------------------------------------------------------ all runs
@@ -236,33 +260,58 @@ def folders_of(photos: Path, home: Path, rows: str | None) -> dict[str, str]:
     return found
 
 
+def order_of(way: Way | None, args: argparse.Namespace, folders: dict[str, str], workers: int, *, trains: bool) -> Record:
+    """One run; without a way the fixed batch's.
+
+    Args:
+        way: How batches come.
+        args: batch_size, steps (counted ones), short_epochs, model, gpus.
+        folders: The photos in each form.
+        workers: Of all GPUs together, where the way does not have its own number.
+        trains: Whether a model is trained.
+    """
+    common = {"batch_size": args.batch_size, "steps": args.steps, "model": args.model, "gpus": args.gpus, "trains": trains}
+    if way is None:
+        return {**common, "way": DEMAND, "workers": 0}
+    return {
+        **common, "way": way.name, "folder": folders[way.packing], "short_epochs": args.short_epochs,
+        "workers": workers if way.workers is None else way.workers * args.gpus,
+        "channels_last": way.channels_last, "device": way.device, "engine": way.engine,
+    }  # fmt: skip
+
+
 def orders_of(args: argparse.Namespace, folders: dict[str, str]) -> Iterator[Record]:
     """Every run of a round."""
-    common = {
-        "batch_size": args.batch_size, "steps": args.steps, "short_epochs": args.short_epochs, "model": args.model,
-    }  # fmt: skip
     if not args.loader_only:
-        yield {**common, "way": DEMAND, "workers": 0, "trains": True}
+        yield order_of(None, args, folders, 0, trains=True)
     chosen = [way for way in WAYS if way.packing in folders and any(word in way.name for word in args.only)]
     chosen = [way for way in chosen if way.engine is None or handdali.has_dali()]
     for way, trains in product(chosen, (False,) if args.loader_only else (False, True)):
-        for workers in args.workers if way.workers is None else [way.workers]:
-            order = {**common, "way": way.name, "folder": folders[way.packing], "workers": workers, "trains": trains}
-            yield {**order, "channels_last": way.channels_last, "device": way.device, "engine": way.engine}
+        for workers in args.workers if way.workers is None else args.workers[:1]:
+            yield order_of(way, args, folders, workers, trains=trains)
 
 
-def row(name: tuple[str, int], runs: dict[bool, list[Record]], demand: float) -> list[str]:
-    """A way's row of the table."""
-    trained = runs.get(True)
-    if trained is None:
-        return [name[0], str(name[1]), shown(spread(run["images_s"] for run in runs[False]), ",.0f"), *[""] * 9]
-    rate = spread(run["images_s"] for run in trained)
-    waits = [
-        f"{spread(run[kind][part] for run in trained)['median']:.2f}" for kind in ("wait_ms", "feed_ms") for part in _PARTS
-    ]
-    loaded = shown(spread(run["images_s"] for run in runs[False]), ",.0f") if runs.get(False) else ""
-    cores = f"{spread(run['cores'] for run in trained)['median']:.1f}"
-    return [name[0], str(name[1] or ""), loaded, shown(rate, ",.0f"), f"{rate['median'] / demand:.1%}", *waits, cores]
+def run(order: Record, *, seconds: float | None = None) -> Record:
+    """An order's run, in fresh processes.
+
+    Args:
+        order: It.
+        seconds: After which it is ended; None for never.
+
+    Raises:
+        RuntimeError: It failed; what it said is in the message.
+    """
+    return in_fresh_process(__file__, order, launcher=ranks.launcher(order["gpus"]), seconds=seconds)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What this script and tools/gpu-check take."""
+    parser.add_argument("--photos", metavar="DIR", help="class folders of photos (default: the sample photos, or made ones)")
+    parser.add_argument("--rows", metavar="DIR", help="photos packed with --jpeg-rows, where this machine has no jpegtran")
+    parser.add_argument("--photo-files", type=int, default=10_000, help="files at distinct paths (default %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=256, help="of each GPU (default %(default)s)")
+    parser.add_argument("--model", choices=MODELS, default=MODELS[0])
+    parser.add_argument("--gpus", type=int, default=1, help="a process each (default %(default)s)")
 
 
 def main() -> None:
@@ -270,53 +319,46 @@ def main() -> None:
     import torch
 
     parser = arguments(__doc__, rounds=3)
-    parser.add_argument("--photos", metavar="DIR", help="class folders of photos (default: the sample photos, or made ones)")
-    parser.add_argument("--rows", metavar="DIR", help="photos packed with --jpeg-rows, where this machine has no jpegtran")
-    parser.add_argument("--photo-files", type=int, default=10_000, help="files at distinct paths (default %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=300, help="measured steps a run (default %(default)s)")
+    add_arguments(parser)
+    parser.add_argument("--steps", type=int, default=300, help="counted steps a run (default %(default)s)")
     parser.add_argument("--only", nargs="+", default=[""], metavar="WORD", help="ways whose names contain a word")
     parser.add_argument("--loader-only", action="store_true", help="no training: batches are asked for as fast as they come")
-    parser.add_argument("--model", choices=MODELS, default=MODELS[0])
     parser.add_argument("--short-epochs", action="store_true", help="each photo once is an epoch")
-    cores = len(os.sched_getaffinity(0))
-    parser.add_argument(
-        "--workers", type=int, nargs="+", default=[max(1, cores - 1)], help="(default: one less than the cores)"
-    )
+    own = [max(1, len(os.sched_getaffinity(0)) - 1)]
+    parser.add_argument("--workers", type=int, nargs="+", default=own, help="of all GPUs (default: one less than the cores)")
     args = parser.parse_args()
     if args.child is not None:
-        print(json.dumps(child(args.child)))
+        record = child(args.child)
+        if record is not None:
+            print(json.dumps(record))
         return
-    if not torch.cuda.is_available():
-        parser.error("torch finds no GPU here, and this is about GPUs")
-    found: dict[tuple[str, int], dict[bool, list[Record]]] = {}
+    if torch.cuda.device_count() < args.gpus:
+        parser.error(f"torch finds {torch.cuda.device_count()} GPUs here, and this is about {args.gpus}")
+    found: Found = {}
     with tempfile.TemporaryDirectory(prefix="bench_gpu_", dir=args.out) as home:
         folders = folders_of(photos_of(args, Path(home)), Path(home), args.rows)
         for _ in range(args.rounds):
             for order in orders_of(args, folders):
                 print(order["way"], order["workers"], "training" if order["trains"] else "loading", "...", file=sys.stderr)
-                runs = found.setdefault((order["way"], order["workers"]), {})
-                runs.setdefault(order["trains"], []).append(in_fresh_process(__file__, order))
-    report(args, found)
-
-
-def report(args: argparse.Namespace, found: dict[tuple[str, int], dict[bool, list[Record]]]) -> None:
-    """Print what was found."""
-    import torch
-
-    facts = machine_facts(["torch", "torchvision", "pillow", "simplejpeg", "nvidia-dali-cuda130"])
+                gputable.add(found, order, run(order))
+    facts = facts_of(found)
     print_facts(facts)
     what = "no training" if args.loader_only else args.model
-    print(
-        f"{torch.cuda.get_device_name()}; {args.photo_files} photos, batches of {args.batch_size}, {args.steps} steps, {what}\n"
-    )
-    demand = 0.0 if args.loader_only else spread(run["images_s"] for run in found[DEMAND, 0][True])["median"]
-    head = ["way", "workers", "loading alone, images / s", "training, images / s", "of the fixed batch's"]
-    print_table(
-        [*head, *(f"{kind} ms, {part}" for kind in ("wait", "feed") for part in _PARTS), "cores"],
-        [row(name, runs, demand) for name, runs in found.items()],
-    )
-    write_json(args.json, {"machine": facts, "runs": [[*name, runs] for name, runs in found.items()]})
+    print(f"{facts['gpus']}; {args.photo_files} photos, batches of {args.batch_size}, {args.steps} steps, {what}\n")
+    gputable.print_found(found)
+    write_json(args.json, record_of(facts, found))
+
+
+def facts_of(found: Found) -> Record:
+    """The machine, its GPUs included, which the runs have seen."""
+    seen = [f"{run['gpus']} x {run['gpu']}" for runs in found.values() for one in runs.values() for run in one]
+    facts = machine_facts(["torch", "torchvision", "pillow", "simplejpeg", "nvidia-dali-cuda130"])
+    return {**facts, "gpus": ", ".join(dict.fromkeys(seen))}
+
+
+def record_of(facts: Record, found: Found) -> Record:
+    """The raw record."""
+    return {"machine": facts, "runs": [[*name, runs] for name, runs in found.items()]}
 
 
 if __name__ == "__main__":

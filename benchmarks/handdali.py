@@ -32,14 +32,17 @@ def _pipeline(order: Record) -> Any:  # noqa: ANN401 - DALI's
     from nvidia.dali import Pipeline, fn, types
 
     pipeline = Pipeline(
-        batch_size=order["batch_size"], num_threads=order["workers"], device_id=0, prefetch_queue_depth=_IN_FLIGHT, seed=1
-    )
+        batch_size=order["batch_size"], num_threads=order["workers"], device_id=order["local"], prefetch_queue_depth=_IN_FLIGHT,
+        seed=1 + order["number"],
+    )  # fmt: skip
     with pipeline:
         files, classes = fn.readers.file(
             file_root=order["folder"],
             random_shuffle=True,
             initial_fill=_SHUFFLED_FILES,
             prefetch_queue_depth=_IN_FLIGHT,
+            shard_id=order["number"],
+            num_shards=order["world"],
             name="files",
         )
         images = fn.decoders.image_random_crop(
@@ -58,7 +61,8 @@ def batches(order: Record) -> Iterator[Any]:
     """Images (float16, shape (batch, 3, 224, 224), channels last) and classes, on the GPU, epoch after epoch.
 
     Args:
-        order: folder (class folders of photos), batch_size, workers (threads of DALI's) and engine (hw_decoder_load).
+        order: folder (class folders of photos), batch_size, workers (threads of DALI's), engine (hw_decoder_load), and
+            the rank's number, world and local (ranks.py).
     """
     from nvidia.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy
 

@@ -89,20 +89,35 @@ def _busy_seconds() -> float:
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def in_fresh_process(script: str, order: Mapping[str, object], *, python: str = sys.executable) -> Record:
+def in_fresh_process(
+    script: str, order: Mapping[str, object], *, python: str = sys.executable, launcher: Sequence[str] = (),
+    seconds: float | None = None,
+) -> Record:  # fmt: skip
     """Run ``script --child ORDER`` in a new interpreter, by default of the same kind; give the JSON object that it prints last.
 
+    Args:
+        script: What is run.
+        order: Its order.
+        python: The interpreter.
+        launcher: What comes between the interpreter and the script, as what starts it several times.
+        seconds: After which it is ended; None for never.
+
     Raises:
-        RuntimeError: It failed; what it said is in the message.
+        RuntimeError: It failed, or was ended (exit code 124); what it said is in the message.
     """
     # as in an installation, modules are compiled once, and not again by each process that loads them
-    command = ["env", "-u", "PYTHONDONTWRITEBYTECODE", python, script, "--child", json.dumps(order)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    command = ["env", "-u", "PYTHONDONTWRITEBYTECODE", python, *launcher, script, "--child", json.dumps(order)]
+    done = subprocess.run([*ending(seconds), *command], capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode != 0:
         msg = f"{order} failed with exit code {done.returncode}:\n{done.stderr[-4000:]}"
         raise RuntimeError(msg)
     found: Record = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def ending(seconds: float | None) -> list[str]:
+    """What comes before a command that is to be ended after so many seconds; a launcher then ends what it started."""
+    return [] if seconds is None else ["timeout", "--foreground", "-k", "5", f"{seconds:.1f}"]
 
 
 def spread(values: Iterable[float]) -> Record:

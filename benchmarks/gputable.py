@@ -1,0 +1,61 @@
+"""The table of what a GPU gets from each way to feed it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from benchmarks.measure import Record, print_table, shown, spread
+from benchmarks.ranks import PARTS
+
+DEMAND = "a fixed batch on the GPU"
+"""The way that is no loader's: all that the GPU can take."""
+Found: TypeAlias = "dict[tuple[str, int], dict[bool, list[Record]]]"
+"""Records of runs, by way and workers, then by whether they trained."""
+_PARTS = " / ".join(PARTS)
+HEAD = (
+    "way", "workers", "loading alone, images / s", "training, images / s", "of the fixed batch's", f"wait ms, {_PARTS}",
+    f"feed ms, {_PARTS}", "cores", "GPU MiB",
+)  # fmt: skip
+
+
+def add(found: Found, order: Mapping[str, object], record: Record) -> None:
+    """One more run of a way."""
+    of_way = found.setdefault((str(order["way"]), int(str(order["workers"]))), {})
+    of_way.setdefault(bool(order["trains"]), []).append(record)
+
+
+def demand_of(found: Found) -> float | None:
+    """Images a second of a fixed batch; None where none was run."""
+    return _median(found.get((DEMAND, 0), {}).get(True, []), "images_s")
+
+
+def row(name: tuple[str, int], runs: Mapping[bool, Sequence[Record]], demand: float | None) -> list[str]:
+    """A way's row; cells of what was not run are empty."""
+    trained, loaded = runs.get(True, []), runs.get(False, [])
+    rate = _median(trained, "images_s")
+    of_demand = f"{rate / demand:.1%}" if rate and demand else ""
+    cores, memory = _median(trained, "cores"), _median(trained, "gpu_used_mib")
+    times = [_times(trained, kind) for kind in ("wait_ms", "feed_ms")]
+    return [
+        name[0], str(name[1] or ""), _rate(loaded), _rate(trained), of_demand, *times,
+        "" if cores is None else f"{cores:.1f}", "" if memory is None else f"{memory:,.0f}",
+    ]  # fmt: skip
+
+
+def print_found(found: Found) -> None:
+    """All of it; with several runs of a way their medians, and of images a second the extremes too."""
+    print_table(HEAD, [row(name, runs, demand_of(found)) for name, runs in found.items()])
+
+
+def _median(runs: Iterable[Record], name: str) -> float | None:
+    values = [run[name] for run in runs]
+    return float(spread(values)["median"]) if values else None
+
+
+def _rate(runs: Sequence[Record]) -> str:
+    if len(runs) == 1:
+        return f"{runs[0]['images_s']:,.0f}"
+    return shown(spread(run["images_s"] for run in runs), ",.0f") if runs else ""
+
+
+def _times(runs: Sequence[Record], kind: str) -> str:
+    return " / ".join(f"{spread(run[kind][part] for run in runs)['median']:.2f}" for part in PARTS) if runs else ""
