@@ -4,6 +4,7 @@ import argparse
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -208,6 +209,27 @@ def test_what_is_missing_is_named(tool, tmp_path, capsys, monkeypatch):
     found = tool.missing_of(args, {"files": "there"})
     assert [line.split(" ")[1] for line in found] == ["DALI", "jpegtran", "20:"]
     assert capsys.readouterr().out.splitlines() == found
+
+
+def test_what_no_time_is_left_for_is_left_out_and_named(tool, tmp_path):
+    record = tmp_path / "record.json"
+    args = asked(json=str(record), workers=2)
+    bench = tool.Bench(args, {"files": "there", "shards": "there"}, [], time.monotonic() + 1)
+    bench.run_all()
+    ways = [run.way for run in gpuplan.runs_of([way for way in tool.TRAINED if way in {TORCH, SHARDS}])]
+    named = [line.removeprefix("left out: ") for line in bench.missing]
+    assert [way for way, line in zip(ways, named, strict=True) if line.startswith(way)] == ways
+    assert json.loads(record.read_text())["missing"] == bench.missing and not bench.found and not bench.failed
+
+
+@pytest.mark.long
+def test_a_run_that_fails_ends_nothing_else(tool, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    record = tmp_path / "record.json"
+    bench = tool.Bench(asked(json=str(record), workers=1), {}, [], time.monotonic() + 100)
+    bench.run_all()
+    assert bench.failed == [f"{DEMAND}, training"] * 2 == json.loads(record.read_text())["failed"]
+    assert capsys.readouterr().out.count("Traceback") == 2
 
 
 def test_without_a_gpu_it_says_so_and_runs_nothing(tmp_path):
