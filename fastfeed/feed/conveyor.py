@@ -7,6 +7,7 @@ raised in its turn.
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from fastfeed.errors import DecodeError
@@ -62,6 +63,12 @@ class _Fault(NamedTuple):
     """What came instead of a batch."""
 
     error: Exception
+    taken: Answer | None
+    """The batch, where it came and could not be moved."""
+
+
+def _is_waited_for() -> bool:
+    return True
 
 
 class Conveyor:
@@ -76,10 +83,14 @@ class Conveyor:
         self._lane_of, self._finishes = lane_of, finishes
         self._waiting: deque[_Ready | _Fault] = deque()
         self._bytes = self._largest = 0
+        self._taken: Answer | None = None
+        """A batch that came, and is not on its way yet. It stays where Ctrl-C, or a device that is full, comes between."""
+        self._failed: object = None
+        """What failed last. It is tried again if somebody asks again, but once."""
 
     def __len__(self) -> int:
         """Batches, and faults, that wait for their turn."""
-        return len(self._waiting)
+        return len(self._waiting) + (self._taken is not None)
 
     def next(self, take: Callable[[], Answer], arrived: Callable[[int], bool]) -> Answer:
         """The batch whose turn it is, on the device.
@@ -94,24 +105,58 @@ class Conveyor:
         lane = self._lane_of()
         lane.release()
         if not self._waiting:
-            self._move(lane, take())
+            self._bring(lane, take, _is_waited_for)
         self._look_ahead(lane, take, arrived)
-        ready = self._waiting.popleft()
+        ready = self._waiting[0]
         if isinstance(ready, _Fault):
-            raise ready.error
+            del ready  # it would make a circle with this frame, which keeps the pass and its workers
+            raise self._fault()
+        try:
+            answer = ready.answer if ready.moved is None else _handed(lane, ready)
+        except Exception:
+            if self._failed_before(ready):
+                self._leave(ready)
+            raise
+        self._leave(ready)  # only now: what comes between costs no batch
+        self._failed = None
+        return answer
+
+    def _fault(self) -> Exception:
+        """What is to be raised now."""
+        fault = self._waiting.popleft()
+        assert isinstance(fault, _Fault)
+        self._taken = None if self._failed_before(fault.taken) else fault.taken
+        return fault.error
+
+    def _leave(self, ready: _Ready) -> None:
+        self._waiting.popleft()
         self._bytes -= ready.size_bytes
-        return ready.answer if ready.moved is None else _handed(lane, ready)
+
+    def _failed_before(self, what: object) -> bool:
+        before, self._failed = self._failed, what
+        return before is what
 
     def _look_ahead(self, lane: Way, take: Callable[[], Answer], arrived: Callable[[int], bool]) -> None:
         for _ in range(_AT_ONCE):
+            count = len(self._waiting)
             if isinstance(self._waiting[-1], _Fault) or not self._has_room(lane):
                 return
-            try:
-                if not arrived(len(self._waiting)):
+            self._bring(lane, take, partial(arrived, count))
+            if len(self._waiting) == count:
+                return
+
+    def _bring(self, lane: Way, take: Callable[[], Answer], arrived: Callable[[], bool]) -> None:
+        """Begin to move the batch that comes next, where one is there."""
+        try:
+            if self._taken is None:
+                if not arrived():
                     return
-                self._move(lane, take())
-            except Exception as error:  # noqa: BLE001 - whatever it is, it has its turn
-                self._waiting.append(_Fault(error))
+                self._taken = take()
+            self._move(lane, self._taken)
+            self._taken = None
+        except Exception as error:  # noqa: BLE001 - whatever it is, it has its turn
+            taken, self._taken = self._taken, None
+            self._waiting.append(_Fault(error, taken))
 
     def _has_room(self, lane: Way) -> bool:
         count = len(self._waiting)

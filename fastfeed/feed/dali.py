@@ -188,7 +188,7 @@ class _Pipeline:
             LOG.debug("nobody takes this batch: %s", _said(error))
 
 
-class _Begun:
+class Begun:
     """A batch that was begun.
 
     Args:
@@ -229,7 +229,7 @@ class DaliDecoder:
         load("nvidia.dali", _EXTRA, _PURPOSE)
         self.device, self.options = device, options or DaliOptions()
         self._pipeline: _Pipeline | None = None
-        self._begun: deque[_Begun] = deque()
+        self._begun: deque[Begun] = deque()
         self._reading: deque[_Read] = deque()
         """Batches whose results are being copied out of DALI's memory, with that."""
         weakref.finalize(self, _let_go, self._begun, self._reading).atexit = False  # DALI ends its pipelines there
@@ -241,45 +241,78 @@ class DaliDecoder:
         """Batches that were begun and not taken."""
         return len(self._begun)
 
-    def begin(self, encoded: Encoded) -> None:
-        """Begin to decode a batch, whose memory must not change until it was taken and is there."""
-        self._begun.append(_Begun(encoded))
+    def begin(self, encoded: Encoded) -> Begun:
+        """Begin to decode a batch, whose memory must not change until it was taken and is there; what take() knows it by."""
+        begun = Begun(encoded)
+        self._begun.append(begun)
         self._work()
+        return begun
 
     def _work(self) -> None:
         """Have DALI begin with as many batches as it may work at."""
-        for begun in islice(self._begun, self.options.in_flight):
-            if begun.pipeline is not None or not begun.arrays.data:
-                continue
-            begun.pipeline = self._fitting(begun)
-            try:
-                begun.kept = begun.pipeline.begin(begun.arrays)
-            except RuntimeError as error:  # of a batch before it, which breaks the pipeline; it is raised in its turn
-                begun.error = error
+        try:
+            for begun in islice(self._begun, self.options.in_flight):
+                if begun.pipeline is None and begun.arrays.data:
+                    self._begin_with(begun)
+        except BaseException:
+            self._begin_anew()
+            raise
 
-    def _fitting(self, begun: _Begun) -> _Pipeline:
+    def _begin_with(self, begun: Begun) -> None:
+        begun.pipeline = self._fitting(begun)
+        try:
+            begun.kept = begun.pipeline.begin(begun.arrays)
+        except RuntimeError as error:  # of a batch before it, which breaks the pipeline; it is raised in its turn
+            begun.error = error
+
+    def _fitting(self, begun: Begun) -> _Pipeline:
         most, size, before = len(begun.encoded.where), begun.encoded.size, self._pipeline
         if before is None or before.size != size or before.most < most:
             self._pipeline = before = _Pipeline(most, size, self.device, self.options)
         return before
 
-    def take(self) -> torch.Tensor:
+    def take(self, wanted: Begun | None = None) -> torch.Tensor:
         """The oldest batch that was begun; uint8, shape (images, height, width, 3), on the device, of the current stream.
+
+        Args:
+            wanted: Which one it has to be, as begin() gave it. Where Ctrl-C or a full device came between, others may be
+                before it, which nobody takes any more, or it was taken and came to nothing: then it is decoded again.
 
         Raises:
             DecodeError: A file is damaged, and Pillow refuses it too.
             RuntimeError: DALI's, where one pipeline after another breaks: that is no file's fault.
         """
-        begun = self._begun.popleft()
+        if wanted is not None and not (self._begun and self._begun[0] is wanted):
+            self._bring_forward(wanted)
+        self._work()
+        begun = self._begun[0]
         try:
             decoded = self._ended(begun)
+            self._begun.popleft()
         except RuntimeError as error:
-            return self._mended(begun, error)
+            return self._mended(self._begun.popleft(), error)
+        except BaseException:  # Ctrl-C
+            self._begin_anew()
+            raise
         self._broken_in_row = 0
         made = self._gathered(begun.encoded, decoded)
         self._release(begun, decoded)
         self._work()
         return made
+
+    def _bring_forward(self, wanted: Begun) -> None:
+        """Make it the oldest one."""
+        while self._begun and self._begun[0] is not wanted and wanted in self._begun:
+            self._begun.popleft()
+        if wanted not in self._begun:
+            self._begun.appendleft(wanted)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """It is not known what pipelines were fed and have given away: they would give one batch's images for another's."""
+        self._pipeline = None
+        for begun in self._begun:
+            begun.pipeline = begun.error = None
 
     def forget(self) -> None:
         """Let go of batches that nobody will take."""
@@ -288,7 +321,7 @@ class DaliDecoder:
         _let_go(self._begun, self._reading)
 
     @staticmethod
-    def _ended(begun: _Begun) -> torch.Tensor | None:
+    def _ended(begun: Begun) -> torch.Tensor | None:
         if begun.error is not None:
             raise begun.error
         return None if begun.pipeline is None else begun.pipeline.end()
@@ -303,7 +336,7 @@ class DaliDecoder:
             made[target].copy_(given[source].view(-1, *shape), non_blocking=True)
         return made
 
-    def _release(self, begun: _Begun, decoded: torch.Tensor | None) -> None:
+    def _release(self, begun: Begun, decoded: torch.Tensor | None) -> None:
         """Let go of a batch's bytes, and of DALI's memory, when results are there: until then the GPU may read both."""
         if self.device.type != "cuda":
             return
@@ -312,25 +345,29 @@ class DaliDecoder:
             self._reading.popleft()
 
     # ------------------------------------------------------------------------------------------------ pipelines that break
-    def _mended(self, begun: _Begun, error: RuntimeError) -> torch.Tensor:
+    def _mended(self, begun: Begun, error: RuntimeError) -> torch.Tensor:
         """A batch whose pipeline broke, decoded by Pillow; those behind it begin anew.
 
         Raises:
             DecodeError: Pillow refuses a file.
             RuntimeError: One pipeline after another has broken.
         """
-        self.broken, self._broken_in_row = self.broken + 1, self._broken_in_row + 1
+        self.broken += 1
         self._lose(begun)
-        if self._broken_in_row > _MOST_IN_ROW:
+        if self._broken_in_row == _MOST_IN_ROW:
+            self._broken_in_row = 0
             raise error
         LOG.warning(
             "DALI's pipeline broke, and is made anew; this batch is decoded on the CPU (samples %s): %s",
             indices_text(begun.encoded.where[:, INDEX].tolist()), _said(error),
         )  # fmt: skip
         self._work()
-        return decoded_by_pillow(begun.encoded).to(self.device)
+        in_row, self._broken_in_row = self._broken_in_row, 0  # where Pillow refuses it as well, it is the file's fault
+        made = decoded_by_pillow(begun.encoded).to(self.device)
+        self._broken_in_row = in_row + 1
+        return made
 
-    def _lose(self, begun: _Begun) -> None:
+    def _lose(self, begun: Begun) -> None:
         """Do without the pipeline of a batch."""
         lost = begun.pipeline
         if self._pipeline is lost:
@@ -340,10 +377,10 @@ class DaliDecoder:
                 one.pipeline = one.error = None
 
 
-_Read = tuple[torch.cuda.Event, _Begun, torch.Tensor | None]
+_Read = tuple[torch.cuda.Event, Begun, torch.Tensor | None]
 
 
-def _let_go(begun: deque[_Begun], reading: deque[_Read]) -> None:
+def _let_go(begun: deque[Begun], reading: deque[_Read]) -> None:
     """Nobody takes these batches; their bytes are read until DALI, and the GPU, are done with them."""
     while begun:
         pipeline = begun[0].pipeline

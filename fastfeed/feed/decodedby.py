@@ -77,7 +77,7 @@ def _against(dataset: object, batching: Batching) -> str | None:
         return f"a {type(base).__name__} gives decoded samples; it has to be a dataset of fastfeed.open"
     if not batching.batched:
         return "there are no batches (batch_size=None)"
-    if batching.collate not in {None, default_collate}:
+    if batching.collate is not None and batching.collate is not default_collate:  # which may have no hash: a dataclass
         return "collate_fn gets decoded samples"
     if batching.transform is not None:
         return "batch_transform gets decoded batches, where workers make them"

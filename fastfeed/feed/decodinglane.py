@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastfeed.feed.dali import DaliDecoder, DaliOptions
+from fastfeed.feed.dali import Begun, DaliDecoder, DaliOptions
 from fastfeed.feed.decode.encoded import Encoded
 from fastfeed.feed.decode.whole import Unfinished
 from fastfeed.feed.lane import Lane, Moved
@@ -27,6 +27,8 @@ class Decoding(NamedTuple):
     """The batch without its images."""
     image: str | int
     """Which part of it they are: a name in a dict, else a number."""
+    begun: Begun
+    """What the decoder knows them by."""
     unfinished: Unfinished | None
     """What is still to be made of them."""
     size_bytes: int
@@ -71,9 +73,9 @@ class DecodingLane:
         rest = data.copy()
         rest[image] = None
         moved = self._lane.move(rest)
-        self.decoder.begin(encoded)
+        begun = self.decoder.begin(encoded)
         height, width = encoded.size
-        return Decoding(moved, image, unfinished, moved.size_bytes + len(encoded.where) * height * width * _CHANNELS)
+        return Decoding(moved, image, begun, unfinished, moved.size_bytes + len(encoded.where) * height * width * _CHANNELS)
 
     def hand(self, moved: "Moved | Decoding") -> Any:  # noqa: ANN401 - the batch
         """A batch for the user's current stream, which waits until it is there.
@@ -87,7 +89,7 @@ class DecodingLane:
             return self._lane.hand(moved)
         card = self._lane.card
         with card.side(), torch.inference_mode(mode=False):  # as Lane.move
-            images = self.decoder.take().permute(0, 3, 1, 2)
+            images = self.decoder.take(moved.begun).permute(0, 3, 1, 2)
             images = images if self._last else images.contiguous()
             if moved.unfinished is not None:
                 images = moved.unfinished.levels.applied(images)

@@ -13,8 +13,9 @@ from fastfeed.feed.decode.images import Images, is_colour_jpeg
 from fastfeed.feed.decode.whole import Begin, MakesBatches, Memory, WholeBatch
 from fastfeed.media import is_image_field
 from fastfeed.store.members import Reader
-from fastfeed.trace import Recorder, listening
+from fastfeed.trace import Recorder, count, listening
 
+_LEFT = "batches decoded by workers, not by DALI: "
 Decode = Callable[[bytes | memoryview, Any], Any]
 """From an image's bytes, and where the rows of a JPEG begin, to what becomes of it while decoding."""
 
@@ -128,11 +129,13 @@ class ImageField(MakesBatches):
             ShardDamaged: As __getitem__.
             DecodeError: As __getitem__, of images that are decoded here.
         """
-        images = self.images
-        if images is None or self.why_not_encoded is not None:
+        images, why = self.images, self.why_not_encoded
+        if images is None or why is not None:
+            count(f"{_LEFT}{why}")  # it could be done when the loader was made
             return None
         found = self._read_for_batch(indices)
         if found is None or not all(map(self._is_for_images, found)):
+            count(f"{_LEFT}samples of several kinds, or gray images in dicts")
             return None
         encoder = Encoder(images)
         samples = []

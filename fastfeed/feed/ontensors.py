@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from operator import is_
 from typing import Any
 
 import torch
@@ -37,9 +38,6 @@ def exchanged(data: Any, exchange: Exchange) -> Any:  # noqa: ANN401 - any batch
         return exchange(data)
     if isinstance(data, Mapping):
         return _mapping(data, exchange)
-    if isinstance(data, tuple):
-        parts = [exchanged(part, exchange) for part in data]
-        return kind(*parts) if hasattr(data, "_fields") else kind(parts)
     if isinstance(data, Sequence):
         return _sequence(data, exchange)
     if dataclasses.is_dataclass(data) and not isinstance(data, type):
@@ -66,17 +64,27 @@ def _sequence(data: Sequence[Any], exchange: Exchange) -> Any:  # noqa: ANN401
     kind: Any = type(data)
     if len(data) > _SEVERAL and set(map(type, data)) <= PLAIN:
         return data
-    parts = [exchanged(part, exchange) for part in data]
+    own = list(data)
+    parts = [exchanged(part, exchange) for part in own]
     if kind is list:
         return parts
+    if all(map(is_, own, parts)):
+        return data  # nothing to exchange: texts of numpy's and of enums, and views of bytes, are sequences too
+    return _made_of(data, kind, parts)
+
+
+def _made_of(data: Sequence[Any], kind: Any, parts: list[Any]) -> Any:  # noqa: ANN401
+    """A sequence like another one."""
     try:
+        if isinstance(data, tuple) and hasattr(data, "_fields"):
+            return kind(*parts)
         if not isinstance(data, MutableSequence):
             return kind(parts)
         found = copy.copy(data)
         for position, part in enumerate(parts):
             found[position] = part
     except TypeError:
-        return parts
+        return tuple(parts) if isinstance(data, tuple) else parts
     return found
 
 

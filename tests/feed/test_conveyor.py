@@ -1,5 +1,7 @@
 """fastfeed/feed/conveyor.py: what is moved ahead, how far, and that everything has its turn."""
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -114,14 +116,40 @@ def test_failures_are_batches_that_do_not_move():
     assert found[1] is FAILURE and [int(found[number][0]) for number in (0, 2, 3)] == [0, 2, 3]
 
 
-def test_a_device_that_is_full_costs_that_batch_in_its_turn():
-    card = LateCard(fails_at=1)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_device_that_is_full_is_told_in_the_batchs_turn_and_it_comes_if_asked_again(number):
+    card = LateCard(fails_at=number)
     lane, source = Lane(card), Source(batches(4))
     conveyor = Conveyor(lambda: lane)
-    assert conveyor.next(source.take, source.arrived).number == 0
+    found = [conveyor.next(source.take, source.arrived).number for _ in range(number)]
     with pytest.raises(RuntimeError, match="the device is full"):
         conveyor.next(source.take, source.arrived)
-    assert [conveyor.next(source.take, source.arrived).number for _ in range(2)] == [2, 3]
+    assert len(conveyor) == 1
+    found += [int(batch[0]) for batch in given(conveyor, source)]
+    assert found == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("what", ["move", "hand"])
+def test_ctrl_c_costs_no_batch(what, monkeypatch):
+    lane, source = Lane(LateCard()), Source(batches(6))
+    conveyor = Conveyor(lambda: lane)
+    usual, calls = getattr(lane, what), list[int]()
+
+    def interrupted(*given: Any) -> Any:
+        done = usual(*given)
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return done
+
+    monkeypatch.setattr(lane, what, interrupted)
+    found = []
+    while len(found) < 6:
+        try:
+            found.append(int(conveyor.next(source.take, source.arrived).data[0]))
+        except KeyboardInterrupt:
+            calls.append(1)
+    assert found == [0, 1, 2, 3, 4, 5] and len(calls) == 8
 
 
 def test_an_answer_keeps_all_but_its_batch():
@@ -129,3 +157,37 @@ def test_an_answer_keeps_all_but_its_batch():
     answer = Answer(7, torch.ones(2), ["a failure"], None, None)
     found = Conveyor(lambda: lane).next(lambda: answer, lambda held: False)
     assert found._replace(data=None) == answer._replace(data=None) and torch.equal(found.data, answer.data)
+
+
+class Broken(Lane):
+    """A device that never works."""
+
+    def move(self, data: Any, unfinished: Any = None) -> Any:
+        del data, unfinished
+        msg = "the device is gone"
+        raise RuntimeError(msg)
+
+
+def test_a_device_that_never_works_is_not_tried_for_ever():
+    lane, source = Broken(LateCard()), Source(batches(3))
+    conveyor, errors = Conveyor(lambda: lane), 0
+    with pytest.raises(StopIteration):
+        while True:
+            try:
+                conveyor.next(source.take, source.arrived)
+            except RuntimeError:
+                errors += 1
+    assert errors == 6
+
+
+def test_the_end_of_a_pass_makes_no_circle():
+    lane, source = Lane(LateCard()), Source(batches(2))
+    conveyor = Conveyor(lambda: lane)
+    assert len(list(given(conveyor, source))) == 2
+    known = weakref.ref(source)
+    gc.disable()
+    try:
+        del source
+        assert known() is None
+    finally:
+        gc.enable()

@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from helpers import encoded
 from loading import seed_all
 
 from fastfeed.errors import DecodeError, UsageError
-from fastfeed.feed.dali import DaliDecoder, DaliOptions, is_installed
+from fastfeed.feed.dali import DaliDecoder, DaliOptions, _Pipeline, is_installed
 from fastfeed.feed.decode.encoded import HEIGHT, SIZE, Encoded, Encoder
 from fastfeed.feed.decode.images import Images
 from fastfeed.feed.decode.placed import decoded_by_pillow
@@ -107,6 +108,36 @@ def test_what_is_taken_is_nobody_elses(decoder):
     for _ in range(6):
         by_dali(decoder, other)
     assert torch.equal(kept, before)
+
+
+@pytest.mark.parametrize("where", ["_feed", "begin", "end"])
+@pytest.mark.parametrize("call", [1, 2, 4])
+def test_ctrl_c_does_not_give_one_batchs_images_for_anothers(decoder, monkeypatch, where, call):
+    """Results that DALI has given away already, and files that it was fed without a run, must not shift all that follows."""
+    batches = [batch_of(files_of(3, 10 * number), seed=number) for number in range(6)]
+    by_dali(decoder, batches[0])
+    calls, usual = list[int](), getattr(_Pipeline, where)
+
+    def interrupted(*given):
+        done = usual(*given)
+        calls.append(1)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return done
+
+    monkeypatch.setattr(_Pipeline, where, interrupted)
+    begun, found, interrupts = list[Any](), list[Any](), 0
+    while len(found) < len(batches):
+        try:
+            if len(begun) < len(batches) and len(begun) - len(found) < 3:
+                begun.append(decoder.begin(batches[len(begun)]))
+            else:
+                found.append(decoder.take(begun[len(found)]))
+        except KeyboardInterrupt:
+            interrupts += 1
+    assert interrupts == 1 and decoder.broken == 0
+    for batch, one in zip(batches, found, strict=True):
+        assert levels(inside(one), inside(decoded_by_pillow(batch)))[0] <= 2
 
 
 def damaged(batch: Encoded, kind: str) -> Encoded:

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, UserDict, UserList
 from dataclasses import dataclass
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -84,3 +85,28 @@ def test_objects_that_move_themselves_are_asked_and_not_opened():
     seen: list[Any] = []
     exchanged({"a": packed}, seen.append)
     assert len(seen) == 1 and seen[0] is packed
+
+
+class Two(tuple[Any, ...]):
+    """A tuple that cannot be made of a list."""
+
+    __slots__ = ()
+
+    def __new__(cls, one: Any, other: Any) -> "Two":
+        return super().__new__(cls, (one, other))
+
+
+class Colour(str, Enum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    "part", [np.str_("abc"), Colour.RED, memoryview(b"abc"), Two(1, "x")], ids=lambda part: type(part).__name__
+)
+def test_texts_and_others_that_are_sequences_stay_what_they_are(part):
+    assert exchanged([part, ONE], negated)[0] is part
+
+
+def test_a_tuple_that_cannot_be_made_anew_becomes_a_plain_one():
+    found = exchanged(Two(ONE, "x"), negated)
+    assert type(found) is tuple and torch.equal(found[0], -ONE) and found[1] == "x"
