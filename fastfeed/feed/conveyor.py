@@ -20,6 +20,8 @@ LEAST_AHEAD = 2
 """Batches, however large they are."""
 MOST_AHEAD = 16
 """However small."""
+DECODE = "decode"
+"""Stage of a Failure of an image that could not be decoded on the way."""
 _AT_ONCE = 2
 """Batches that one call begins to move, besides the one that it hands out: one in its place and one more."""
 
@@ -55,7 +57,7 @@ def _handed(lane: Way, ready: _Ready) -> Answer:
     try:
         data = lane.hand(ready.moved)
     except DecodeError as error:
-        data = Failure.of(error, None, "decode")
+        data = Failure.of(error, None, DECODE)
     return ready.answer._replace(data=data, unfinished=None)
 
 
@@ -127,6 +129,17 @@ class Conveyor:
         assert isinstance(fault, _Fault)
         self._taken = None if self._failed_before(fault.taken) else fault.taken
         return fault.error
+
+    def moved(self, answer: Answer) -> Answer:
+        """A batch that was made in the place of one that was handed out, on the device.
+
+        Args:
+            answer: The batch, or a Failure.
+        """
+        if isinstance(answer.data, Failure):
+            return answer
+        lane = self._lane_of()
+        return answer._replace(data=lane.hand(lane.move(answer.data, answer.unfinished)), unfinished=None)
 
     def _leave(self, ready: _Ready) -> None:
         self._waiting.popleft()

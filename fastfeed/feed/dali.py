@@ -309,7 +309,10 @@ class DaliDecoder:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """It is not known what pipelines were fed and have given away: they would give one batch's images for another's."""
+        """Do without pipelines that broke, or of which it is not known what they were fed and gave away.
+
+        What such a one gives next might be another batch's.
+        """
         self._pipeline = None
         for begun in self._begun:
             begun.pipeline = begun.error = None
@@ -353,7 +356,7 @@ class DaliDecoder:
             RuntimeError: One pipeline after another has broken.
         """
         self.broken += 1
-        self._lose(begun)
+        self._begin_anew()
         if self._broken_in_row == _MOST_IN_ROW:
             self._broken_in_row = 0
             raise error
@@ -366,15 +369,6 @@ class DaliDecoder:
         made = decoded_by_pillow(begun.encoded).to(self.device)
         self._broken_in_row = in_row + 1
         return made
-
-    def _lose(self, begun: Begun) -> None:
-        """Do without the pipeline of a batch."""
-        lost = begun.pipeline
-        if self._pipeline is lost:
-            self._pipeline = None
-        for one in self._begun:
-            if one.pipeline is lost:
-                one.pipeline = one.error = None
 
 
 _Read = tuple[torch.cuda.Event, Begun, torch.Tensor | None]

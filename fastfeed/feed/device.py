@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,15 +11,18 @@ from torch.utils.data import IterDataPipe
 
 from fastfeed.environment import local_rank
 from fastfeed.errors import UsageError, warn
-from fastfeed.feed.conveyor import LEAST_AHEAD, Conveyor
+from fastfeed.feed.conveyor import DECODE, LEAST_AHEAD, Conveyor
 from fastfeed.feed.decode.levels import Levels
 from fastfeed.feed.decode.whole import Tells
 from fastfeed.feed.decodedby import Batching, Decode, decoders_of
 from fastfeed.feed.decodinglane import Decoders
+from fastfeed.feed.fetch import Failure, Fetcher
 from fastfeed.feed.lane import Lane, lane_onto
 from fastfeed.feed.receiving import Receiver
 from fastfeed.feed.registered import registered_bytes
+from fastfeed.feed.seeds import states_kept
 from fastfeed.feed.shifts import Shifts
+from fastfeed.feed.tasks import BatchTask
 from fastfeed.feed.timing import Answer
 from fastfeed.units import format_size
 
@@ -116,10 +120,20 @@ class MovingReceiver(Receiver):
         Raises:
             Exception: As Receiver's; or what the device raises.
         """
-        answer, happened = self._conveyor.next(super().take, self.arrived), self._counted()
+        answer = self._conveyor.next(super().take, self.arrived)
+        if isinstance(answer.data, Failure) and answer.data.stage == DECODE:
+            answer = self._conveyor.moved(self._made_here(answer.number))
+        happened = self._counted()
         if happened and answer.times is not None:
             answer.times.counters = {**(answer.times.counters or {}), **happened}
         return answer
+
+    def _made_here(self, number: int) -> Answer:
+        """A batch of which the decoder on the way refused a file: as workers make it, who name the sample and know on_error."""
+        made, drawn = self._shifts.front.made, self._pass.pending[number]
+        fetcher = Fetcher(made.fetcher.dataset, replace(made.rules, encoded=False, passage=None))
+        with states_kept():  # those of the training loop; in sample mode each sample draws what it drew before
+            return fetcher[BatchTask(number, drawn.indices, self._pass.epoch, self._pass.base)]
 
 
 def _nothing() -> dict[str, int]:
@@ -131,6 +145,9 @@ def found(wish: torch.device) -> tuple[torch.device, str]:
 
     Args:
         wish: A GPU, with or without its number; or "cpu".
+
+    Raises:
+        UsageError: There are GPUs, but none of that number.
     """
     if wish.type == "cpu":
         return wish, "device: cpu was given"
@@ -139,6 +156,9 @@ def found(wish: torch.device) -> tuple[torch.device, str]:
         return torch.device("cpu"), f"device: {wish} was asked for, and batches stay on the CPU: {why}"
     index: Any = wish.index  # annotated as a number by torch, which it need not be
     if index is not None:
+        if index >= torch.cuda.device_count():
+            msg = f"device: there is no {wish}"
+            raise UsageError(msg, expected=f"a number below {torch.cuda.device_count()}, of the GPUs that this process sees")
         return wish, f"device: {wish} was given"
     rank = local_rank()
     if rank is not None and rank < torch.cuda.device_count():

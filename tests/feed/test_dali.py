@@ -13,7 +13,8 @@ from helpers import encoded
 from loading import seed_all
 
 from fastfeed.errors import DecodeError, UsageError
-from fastfeed.feed.dali import DaliDecoder, DaliOptions, _Pipeline, is_installed
+from fastfeed.feed import dali as module
+from fastfeed.feed.dali import DaliDecoder, DaliOptions, is_installed
 from fastfeed.feed.decode.encoded import HEIGHT, SIZE, Encoded, Encoder
 from fastfeed.feed.decode.images import Images
 from fastfeed.feed.decode.placed import decoded_by_pillow
@@ -116,7 +117,7 @@ def test_ctrl_c_does_not_give_one_batchs_images_for_anothers(decoder, monkeypatc
     """Results that DALI has given away already, and files that it was fed without a run, must not shift all that follows."""
     batches = [batch_of(files_of(3, 10 * number), seed=number) for number in range(6)]
     by_dali(decoder, batches[0])
-    calls, usual = list[int](), getattr(_Pipeline, where)
+    calls, usual = list[int](), getattr(module._Pipeline, where)
 
     def interrupted(*given):
         done = usual(*given)
@@ -125,7 +126,7 @@ def test_ctrl_c_does_not_give_one_batchs_images_for_anothers(decoder, monkeypatc
             raise KeyboardInterrupt
         return done
 
-    monkeypatch.setattr(_Pipeline, where, interrupted)
+    monkeypatch.setattr(module._Pipeline, where, interrupted)
     begun, found, interrupts = list[Any](), list[Any](), 0
     while len(found) < len(batches):
         try:

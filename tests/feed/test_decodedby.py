@@ -1,6 +1,7 @@
 """device_decode: what is taken, what is refused with which words, and what "auto" comes to."""
 
-from dataclasses import replace
+import logging
+from dataclasses import dataclass, replace
 
 import pytest
 import torchvision.transforms as v1
@@ -66,6 +67,24 @@ def test_what_it_cannot_do_is_an_error_that_names_it(folder, dataset):
         assert 'device_decode="auto"' in str(failure.value)
         decoders, why = decoders_of("auto", data, batching, "cuda")
         assert decoders is None and f'device_decode="auto": images are decoded on the CPU: {reason}' in why
+
+
+@dataclass
+class Collator:
+    """As transformers' are: equal by its fields, so it has no hash."""
+
+    pad: int = 0
+
+    def __call__(self, samples):
+        return samples
+
+
+@pytest.mark.parametrize("device", [None, "cpu", "cuda"])
+def test_a_collator_without_a_hash_is_one_of_the_users(dataset, device, caplog):
+    """What "auto" came to is told also where batches stay."""
+    with caplog.at_level(logging.INFO):
+        loader = DataLoader(dataset, 2, num_workers=0, collate_fn=Collator(), device=device, device_decode="auto")
+    assert "collate_fn gets decoded samples" in (str(loader.plan) if device == "cuda" else caplog.text)
 
 
 def test_other_words_are_refused(dataset):

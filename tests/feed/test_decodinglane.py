@@ -1,7 +1,6 @@
 """Batches whose images DALI decodes on the way, through the whole loader, by DALI's own code for CPUs."""
 
 import gc
-import logging
 import subprocess
 import sys
 from collections import deque
@@ -182,18 +181,68 @@ def test_a_decoder_is_kept_for_the_next_pass():
     assert decoders.lane(lane).decoder is not decoder
 
 
+def without_tables(data: bytes) -> bytes:
+    """A JPEG of whose damage the part of its header that workers read tells nothing."""
+    while (start := data.find(b"\xff\xdb")) > 0:
+        data = data[:start] + data[start + 2 + int.from_bytes(data[start + 2 : start + 4], "big") :]
+    return data
+
+
+@pytest.fixture(scope="module")
+def damaged(folder, tmp_path_factory):
+    home = tmp_path_factory.mktemp("damaged")
+    files = {f"a/{number:02d}.jpg": jpeg((60, 50), seed=number) for number in range(24)}
+    files |= {f"a/{number:02d}.jpg": without_tables(files[f"a/{number:02d}.jpg"]) for number in range(1, 20, 4)}
+    packed(tree(home / "source", files), home / "packed")
+    return home / "packed"
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_a_damaged_image_is_an_error_of_its_batch_and_the_next_come(folder, monkeypatch, caplog):
-    """A file whose header tells nothing: what is taken for whole is cut off here by hand."""
-    monkeypatch.setattr(encoding, "Cut", lambda data, part: (data[: len(data) // 2], part))
-    dataset = Subset(fastfeed.open(folder, PIXELS), [0, 1, 2, 4, 5, 6])
-    loader = DataLoader(dataset, 2, num_workers=0, device="cpu", device_decode=DALI)
-    batches = iter(loader)
-    with caplog.at_level(logging.WARNING), pytest.raises(DecodeError, match="truncated") as failure:
-        next(batches)
-    assert failure.value.sample == 0 and "batch 0" in str(failure.value)
-    monkeypatch.undo()
+def test_a_damaged_image_is_the_error_of_the_cpu_and_the_next_come(damaged, caplog):
+    """In more batches one behind another than pipelines may break for no reason."""
+    found, said = [], list[list[str]]()
+    for decode in ("cpu", DALI):
+        batches, numbers, errors = (
+            iter(loader_of(damaged, decode=decode, batch_size=4, shuffle=False)),
+            list[int](),
+            list[str](),
+        )
+        for _ in range(6):
+            try:
+                numbers += next(batches)[1].tolist()
+            except DecodeError as error:
+                errors.append(str(error).partition("(OSError")[0])
+        assert next(batches, None) is None
+        found.append(len(numbers))
+        said.append(errors)
+    assert found == [4, 4] and len(said[0]) == 5 and said[0] == said[1]
+    assert "sample 1 (key 'a/01', source 'a/01.jpg') of batch 0" in said[1][0]
     assert "DALI's pipeline broke" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("policy", ["skip", "replace"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_damaged_images_are_left_out_or_replaced_as_on_the_cpu(damaged, policy, workers):
+    options: dict[str, Any] = {"on_error": policy, "num_workers": workers, "batch_size": 4, "with_index": True}
+    expected = list(loader_of(damaged, decode="cpu", **options))
+    loader = loader_of(damaged, FLOATS, **options)
+    found = list(loader)
+    assert [one.index.tolist() for one in found] == [one.index.tolist() for one in expected]
+    assert [len(one.batch[0]) for one in found] == [len(one.batch[0]) for one in expected]
+    assert all(one.batch[0].dtype is torch.float32 for one in found)
+
+
+def test_batches_that_workers_decode_after_all_are_counted(folder):
+    loader = loader_of(folder)
+    next(iter(loader))
+    assert not any(name.startswith("batches decoded by workers") for name in loader.stats().counters)
+    loader.dataset.transform = v1.Compose(
+        [v1.Resize(EDGE, v1.InterpolationMode.BICUBIC), v1.CenterCrop(EDGE), v1.PILToTensor()]
+    )
+    next(iter(loader))
+    told = [name for name in loader.stats().counters if name.startswith("batches decoded by workers, not by DALI: ")]
+    assert len(told) == 1 and "another filter" in told[0]
 
 
 _LEAVES = """

@@ -161,6 +161,14 @@ def test_which_device_is_meant(monkeypatch, wish, rank, device, why):
     assert found(torch.device(wish)) == (torch.device(device), f"device: {why}")
 
 
+def test_a_number_that_no_gpu_has_is_an_error(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert found(torch.device("cuda:1"))[0] == torch.device("cuda:1")
+    with pytest.raises(UsageError, match="there is no cuda:2: expected a number below 2"):
+        found(torch.device("cuda:2"))
+
+
 # ---------------------------------------------------------------------------------------------------- on a fake of CUDA
 class Hasty(Lane):
     """A lane that gives memory back before it was read: what the tests below have to notice."""

@@ -2,9 +2,9 @@
 
 from collections import OrderedDict, UserDict, UserList
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pytest
@@ -92,11 +92,11 @@ class Two(tuple[Any, ...]):
 
     __slots__ = ()
 
-    def __new__(cls, one: Any, other: Any) -> "Two":
+    def __new__(cls, one: Any, other: Any) -> Self:
         return super().__new__(cls, (one, other))
 
 
-class Colour(str, Enum):
+class Colour(StrEnum):
     RED = "red"
 
 

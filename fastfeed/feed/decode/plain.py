@@ -5,15 +5,16 @@ scan itself is not looked through, which would take longer than all the rest: da
 """
 
 import io
+import re
 
 from PIL import Image
 
 from fastfeed.feed.decode.header import Header, Odd, read_header
 
 _BASELINE = 0xC0
-_ADOBE = b"\xff\xee\x00\x0eAdobe"
-_ADOBE_TRANSFORM, _YCBCR = 15, 1
-"""Where Adobe's segment says how colours are coded, from its marker on; and what it says for YCbCr."""
+_NOT_YCBCR = re.compile(rb"\xff\xee..Adobe.{6}[^\x01]", re.DOTALL)
+"""An Adobe segment, of whatever length, that says another way of coding colours. One in a thumbnail counts as well: it may be
+before the one that counts."""
 _FACTORS = frozenset({0x11, 0x12, 0x21, 0x22})
 """Sampling factors of brightness: colours at every pixel, or at every other row or column or both."""
 _COLOUR_FACTOR = 0x11
@@ -64,7 +65,5 @@ def _prove_colours(data: bytes | memoryview, header: Header, frame: int) -> None
     factors = [data[frame + 7 + 3 * number] for number in range(3)]
     if factors[0] not in _FACTORS or factors[1:] != [_COLOUR_FACTOR] * 2:
         raise Odd("unusual subsampling")
-    head = bytes(data[: header.scan])
-    adobe = head.find(_ADOBE)
-    if names == _RGB_NAMES or (adobe >= 0 and head[adobe + _ADOBE_TRANSFORM] != _YCBCR):
+    if names == _RGB_NAMES or _NOT_YCBCR.search(bytes(data[: header.scan])):
         raise Odd("colours are not YCbCr")

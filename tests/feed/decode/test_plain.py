@@ -56,6 +56,14 @@ def test_adobe_may_say_rgb():
     assert why(with_segment(jpeg(), 0xEE, adobe + b"\0")) == "colours are not YCbCr"
 
 
+def test_adobe_says_so_in_segments_of_any_length_and_behind_a_thumbnail_that_says_otherwise():
+    adobe = b"Adobe\0\x64\0\0\0\0"
+    assert why(with_segment(jpeg(), 0xEE, adobe + b"\0" + b"more")) == "colours are not YCbCr"
+    thumbnail = b"Exif\0\0\xff\xee\0\x0e" + adobe + b"\1"
+    both = with_segment(with_segment(jpeg(), 0xEE, adobe + b"\0"), 0xE1, thumbnail)
+    assert both.index(thumbnail) < both.rindex(adobe) and why(both) == "colours are not YCbCr"
+
+
 @pytest.mark.parametrize("arguments", [("-arithmetic",), ("-sample", "4x1"), ("-sample", "1x1,2x1,1x1")], ids=" ".join)
 def test_what_pillow_does_not_write(arguments):
     assert why(by_cjpeg(*arguments)) in {"coding that only Pillow knows", "unusual subsampling"}
