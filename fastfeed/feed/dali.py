@@ -282,8 +282,7 @@ class DaliDecoder:
             DecodeError: A file is damaged, and Pillow refuses it too.
             RuntimeError: DALI's, where one pipeline after another breaks: that is no file's fault.
         """
-        if wanted is not None and not (self._begun and self._begun[0] is wanted):
-            self._bring_forward(wanted)
+        self._bring_forward(wanted)
         self._work()
         begun = self._begun[0]
         try:
@@ -300,19 +299,18 @@ class DaliDecoder:
         self._work()
         return made
 
-    def _bring_forward(self, wanted: Begun) -> None:
-        """Make it the oldest one."""
-        while self._begun and self._begun[0] is not wanted and wanted in self._begun:
+    def _bring_forward(self, wanted: Begun | None) -> None:
+        """Make it the oldest one, which it mostly is."""
+        if wanted is None or wanted is next(iter(self._begun), None):
+            return
+        while wanted in self._begun and self._begun[0] is not wanted:
             self._begun.popleft()
         if wanted not in self._begun:
             self._begun.appendleft(wanted)
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Do without pipelines that broke, or of which it is not known what they were fed and gave away.
-
-        What such a one gives next might be another batch's.
-        """
+        """Do without pipelines that broke, or of which it is not known whose images they give next."""
         self._pipeline = None
         for begun in self._begun:
             begun.pipeline = begun.error = None
