@@ -131,10 +131,12 @@ class LateDecoder:
         self.kept: list[torch.Tensor] = []
         """What the card reads, by address."""
 
-    def begin(self, batch: Encoded) -> None:
+    def begin(self, batch: Encoded) -> Encoded:
         self.begun.append(batch)
+        return batch
 
-    def take(self) -> torch.Tensor:
+    def take(self, wanted: Encoded) -> torch.Tensor:
+        assert self.begun[0] is wanted
         self.kept.append(decoded_by_pillow(self.begun.popleft()))
         return self.card.copied(self.kept[-1])
 
