@@ -109,7 +109,8 @@ def used_mib(device: Any) -> float:  # noqa: ANN401
 
 def measured(args: argparse.Namespace, device: Any) -> list[Record]:  # noqa: ANN401
     """All runs."""
-    from fastfeed.feed.dali import DaliDecoder, DaliOptions
+    from fastfeed.feed.dali import DaliDecoder
+    from fastfeed.feed.dalioptions import DaliOptions
 
     found = []
     for packed in args.packed:

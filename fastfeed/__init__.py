@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what the table below opens, for type checkers and editors
         UsageError,
         WorkerDied,
     )
-    from fastfeed.feed.dali import DaliOptions
+    from fastfeed.feed.dalioptions import DaliOptions
     from fastfeed.feed.dataset import PackedDataset
     from fastfeed.feed.decode.many import Views
     from fastfeed.feed.keeping import CachedDataset, cached
@@ -41,7 +41,7 @@ _HOMES = {
     "AuditResult": "auditor.result",
     "Cache": "config",
     "CachedDataset": "feed.keeping",
-    "DaliOptions": "feed.dali",
+    "DaliOptions": "feed.dalioptions",
     "DataLoader": "feed.loader",
     "DatasetError": "errors",
     "DecodeError": "errors",

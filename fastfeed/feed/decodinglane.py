@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fastfeed.feed.dali import Begun, DaliDecoder, DaliOptions
+from fastfeed.feed.dali import Begun, DaliDecoder
+from fastfeed.feed.dalioptions import DaliOptions
 from fastfeed.feed.decode.encoded import Encoded
 from fastfeed.feed.decode.whole import Unfinished
 from fastfeed.feed.lane import Lane, Moved

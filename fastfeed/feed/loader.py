@@ -97,8 +97,8 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torc
             images that a packed dataset writes whole cross as bytes (feed/device.py). "cuda" is LOCAL_RANK's device where that
             is set, else the current one; without CUDA batches stay on the CPU, with a warning.
         device_decode: What decodes images: "cpu", the workers; "dali", NVIDIA DALI on the device, or by its own code for CPUs
-            with device="cpu"; "auto", DALI where it can and is there; fastfeed.DaliOptions, DALI with settings (feed/dali.py).
-            Order, crops and flips are the same with all; pixels of DALI's are about 0.2 levels off on average.
+            with device="cpu"; "auto", DALI where it can and is there; fastfeed.DaliOptions, DALI with settings.
+            Order, crops and flips are the same with all; pixels of a GPU's are 1.2 levels off on average (feed/dalioptions.py).
         cache: Have the dataset's bytes kept between epochs, for all ranks and workers on this machine: as fastfeed.open has it.
         cache_dir: Where.
 

@@ -20,7 +20,6 @@ from fastfeed.feed.samplecode import Unkeepable, decoded, encoded
 
 TRIALS = 64
 """Samples on which a prefix is tried."""
-UPTO = "transform", "sample"
 _SAMPLE = 'upto="sample" keeps samples as they are.'
 
 

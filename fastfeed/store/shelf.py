@@ -192,9 +192,7 @@ class Shelf:
                 return None
             at = os.fstat(self._data).st_size
             try:
-                os.posix_fallocate(
-                    self._data, at, size or 1
-                )  # an empty entry, as of an empty file: no room is refused as a size
+                os.posix_fallocate(self._data, at, size or 1)  # it refuses a size of 0, which an empty file's entry has
             except OSError as error:
                 if error.errno in _FULL:
                     return None

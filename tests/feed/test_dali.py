@@ -14,7 +14,8 @@ from loading import seed_all
 
 from fastfeed.errors import DecodeError, UsageError
 from fastfeed.feed import dali as module
-from fastfeed.feed.dali import DaliDecoder, DaliOptions, is_installed
+from fastfeed.feed.dali import DaliDecoder, is_installed
+from fastfeed.feed.dalioptions import DaliOptions
 from fastfeed.feed.decode.encoded import HEIGHT, SIZE, Encoded, Encoder
 from fastfeed.feed.decode.images import Images
 from fastfeed.feed.decode.placed import decoded_by_pillow
@@ -212,20 +213,6 @@ def test_no_file_reaches_it_that_kills_the_process(decoder, files):
         capture_output=True, text=True, check=False, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_options_say_why():
-    options = DaliOptions(threads=3)
-    assert options.num_threads == 3 and 1 <= DaliOptions().num_threads <= 8
-    assert options.told(CPU) == ("DALI decodes by its own code for CPUs, since device is cpu: 3 threads",)
-    assert "8 or this rank's processors" in DaliOptions().told(CPU)[0]
-    assert "50% of images" in " ".join(options.told(torch.device("cuda", 0)))
-
-
-@pytest.mark.parametrize("wrong", [{"hw_decoder_load": 2}, {"threads": 0}, {"in_flight": 0}], ids=str)
-def test_options_that_nobody_can_mean(wrong):
-    with pytest.raises(UsageError, match="DaliOptions"):
-        DaliOptions(**wrong)
 
 
 def test_without_dali_it_is_said_what_to_install(monkeypatch):

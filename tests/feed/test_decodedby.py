@@ -14,7 +14,7 @@ from torch.utils.data import Subset
 import fastfeed
 from fastfeed.errors import UsageError
 from fastfeed.feed import decodedby as module
-from fastfeed.feed.dali import DaliOptions
+from fastfeed.feed.dalioptions import DaliOptions
 from fastfeed.feed.decodedby import Batching, decoders_of
 from fastfeed.feed.loader import DataLoader
 from fastfeed.machine import survey

@@ -17,7 +17,7 @@ from torch.utils.data import Subset
 
 import fastfeed
 from fastfeed.errors import DecodeError
-from fastfeed.feed.dali import DaliOptions
+from fastfeed.feed.dalioptions import DaliOptions
 from fastfeed.feed.decode import encoded as encoding
 from fastfeed.feed.decode.encoded import Encoded
 from fastfeed.feed.decode.images import Images

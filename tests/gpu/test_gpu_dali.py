@@ -14,7 +14,8 @@ from helpers import encoded
 from torchvision import transforms
 
 import fastfeed
-from fastfeed.feed.dali import DaliDecoder, DaliOptions
+from fastfeed.feed.dali import DaliDecoder
+from fastfeed.feed.dalioptions import DaliOptions
 from fastfeed.feed.decode.encoded import Encoded, Encoder
 from fastfeed.feed.decode.images import Images
 from fastfeed.feed.decode.placed import decoded_by_pillow

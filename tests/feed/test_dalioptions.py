@@ -1,0 +1,23 @@
+"""DaliOptions: what the plan says of them, and which cannot be."""
+
+import pytest
+import torch
+
+from fastfeed.errors import UsageError
+from fastfeed.feed.dalioptions import DaliOptions
+
+CPU = torch.device("cpu")
+
+
+def test_options_say_why():
+    options = DaliOptions(threads=3)
+    assert options.num_threads == 3 and 1 <= DaliOptions().num_threads <= 8
+    assert options.told(CPU) == ("DALI decodes by its own code for CPUs, since device is cpu: 3 threads",)
+    assert "8 or this rank's processors" in DaliOptions().told(CPU)[0]
+    assert "50% of images" in " ".join(options.told(torch.device("cuda", 0)))
+
+
+@pytest.mark.parametrize("wrong", [{"hw_decoder_load": 2}, {"threads": 0}, {"in_flight": 0}], ids=str)
+def test_options_that_nobody_can_mean(wrong):
+    with pytest.raises(UsageError, match="DaliOptions"):
+        DaliOptions(**wrong)
