@@ -7,14 +7,16 @@ because torch multiplies by a rounded inverse where it would divide by a number 
 bit for bit.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-Kept = TypeVar("Kept")
+_MOST_KEPT = 8
+"""Levels of which something is kept: those of the loaders that are read at once."""
 _TO_UNIT = (("div", (255.0,)), ("mul", (1.0 / 255.0,)), None)
 """How bytes become floats: of torchvision's first version and of its second; and unscaled."""
 
@@ -76,7 +78,7 @@ class Levels:
         Args:
             images: uint8, shape (images, 3, height, width), on any device; the layout in memory is kept.
         """
-        constants = self._constants(images.device)
+        constants = _constants(self, images.device)
         if self.steps is None:
             return _looked_up(images, constants[0])
         made = None if self.steps else images.float()
@@ -85,14 +87,13 @@ class Levels:
         assert made is not None
         return made
 
-    def _constants(self, device: torch.device) -> list[torch.Tensor]:
-        """They are not kept here: a dataset has levels, and one that holds tensors on a GPU could go to no worker."""
-        return _kept(_CONSTANTS, (self, device), self._made_on)
 
-    def _made_on(self, _: object, device: torch.device) -> list[torch.Tensor]:
-        if self.steps is None:
-            return [torch.tensor(self.table, device=device)]
-        return [torch.tensor(step.values, dtype=torch.float32, device=device).view(1, -1, 1, 1) for step in self.steps]
+@lru_cache(maxsize=_MOST_KEPT)
+def _constants(levels: Levels, device: torch.device) -> tuple[torch.Tensor, ...]:
+    """What is calculated with. Levels do not hold it: a dataset has them, which with tensors of a GPU could go to no worker."""
+    if levels.steps is None:
+        return (torch.tensor(levels.table, device=device),)
+    return tuple(torch.tensor(step.values, dtype=torch.float32, device=device).view(1, -1, 1, 1) for step in levels.steps)
 
 
 def _looked_up(images: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
@@ -119,25 +120,7 @@ def _floats(values: Any) -> tuple[float, ...]:  # noqa: ANN401 - a number, a lis
     return tuple(torch.as_tensor(values, dtype=torch.float64, device="cpu").flatten().tolist())
 
 
-_KNOWN: dict[tuple[Any, ...], Levels] = {}
-"""Those that came with the last batches: one comes with each."""
-_CONSTANTS: dict[tuple[Any, ...], list[torch.Tensor]] = {}
-"""By levels and device, what is calculated with."""
-_MOST_KEPT = 8
-
-
-def _known(*facts: Any) -> Levels:  # noqa: ANN401 - as Levels.__reduce__ gave them
-    return _kept(_KNOWN, facts, _unpacked)
-
-
-def _unpacked(table: bytes, dtype: str, steps: tuple[Step, ...] | None, names: tuple[str, ...]) -> Levels:
+@lru_cache(maxsize=_MOST_KEPT)
+def _known(table: bytes, dtype: str, steps: tuple[Step, ...] | None, names: tuple[str, ...]) -> Levels:
+    """Of what Levels.__reduce__ gave: they come with each batch, and are the same ones each time."""
     return Levels(np.frombuffer(table, dtype=dtype).reshape(3, -1), steps, names)
-
-
-def _kept(kept: dict[tuple[Any, ...], Kept], key: tuple[Any, ...], make: Callable[..., Kept]) -> Kept:
-    """What was made of a key, if it is not so long ago that it was asked for; made now if it is."""
-    if key not in kept:
-        while len(kept) >= _MOST_KEPT:
-            del kept[next(iter(kept))]
-        kept[key] = make(*key)
-    return kept[key]
