@@ -115,8 +115,9 @@ def test_one_process_at_a_time_and_it_takes_over(tmp_path: Path, place: Path):
     assert turn is not None
     filling = FillingApart.begun(tens, multiprocessing.get_context("fork"))
     assert filling is not None
-    time.sleep(0.1)
-    assert filling.runs and filling.filled.state == "another process does it" and not lines(tmp_path / "log")
+    until(lambda: filling.filled.state == "another process does it")
+    time.sleep(0.1)  # in which it could fetch all, if it did not wait
+    assert filling.runs and filling.filled.pieces == 0 and not lines(tmp_path / "log")
     Shelf.give_turn(turn)
     until(lambda: not filling.runs)
     assert len(lines(tmp_path / "log")) == 10

@@ -112,11 +112,13 @@ def test_it_rests_as_its_share_of_a_processor_asks_for_and_not_where_it_has_wait
         rests.append(seconds)
         return False
 
-    for busy_seconds, waits_seconds in ((0.01, 0.0), (0.001, 0.1)):
-        module.fill(lambda: Busy(shelf, busy_seconds, waits_seconds), [0] * module.SUMS, is_ended, share=0.1)  # noqa: B023
-    between = [seconds for seconds in rests if seconds], rests[-10:]
-    assert len(between[0]) >= 10 and all(0 < seconds < 1 for seconds in between[0][:10])
-    assert not any(between[1])
+    found = []
+    for busy_seconds, waits_seconds, share in ((0.01, 0.0, 0.005), (0.001, 0.1, 0.1)):
+        rests.clear()
+        module.fill(lambda: Busy(shelf, busy_seconds, waits_seconds), [0] * module.SUMS, is_ended, share=share)  # noqa: B023
+        found.append(rests[-10:])
+    assert all(0 < seconds < 10 for seconds in found[0])  # 2 s, less what the piece took on a machine that may be busy
+    assert not any(found[1])
     shelf.close()
 
 
@@ -137,8 +139,9 @@ def test_one_process_at_a_time_and_another_takes_over(tmp_path: Path, monkeypatc
         store, inner = cache(tmp_path)
         inner.gate.set()
         filling = Filling(store)
-        time.sleep(0.1)
-        assert filling.runs and not inner.asked and filling.filled.state == "another process does it"
+        until(lambda: filling.filled.state == "another process does it")
+        time.sleep(0.1)  # in which it could fetch all, if it did not wait
+        assert filling.runs and not inner.asked
         process.kill()
         process.wait()
         until(lambda: not filling.runs)
