@@ -45,8 +45,10 @@ class DaliOptions:
         threads = f"{format_count(self.num_threads, 'thread')}{why}"
         if device.type == "cpu":
             return (f"DALI decodes by its own code for CPUs, since device is {device}: {threads}",)
+        colours = "interpolated" if self.fancy_upsampling else "repeated"
         return (
             f"DALI decodes on {device}: {threads}; {self.in_flight} batches at a time",
+            f"DALI: colours that a JPEG has for every other pixel alone are {colours} (fancy_upsampling)",
             f"DALI: {self.hw_decoder_load:.0%} of images go to the JPEG engine (hw_decoder_load): 50% trained faster than 90%",
             f"DALI keeps memory of the GPU for the {self.in_flight} largest batches it has seen, of which torch does not know",
         )

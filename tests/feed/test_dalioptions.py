@@ -17,6 +17,12 @@ def test_options_say_why():
     assert "50% of images" in " ".join(options.told(torch.device("cuda", 0)))
 
 
+@pytest.mark.parametrize(("fancy", "word"), [(False, "repeated"), (True, "interpolated")])
+def test_the_plan_says_how_colours_are_made_on_a_gpu(fancy, word):
+    told = DaliOptions(fancy_upsampling=fancy).told(torch.device("cuda", 0))
+    assert f"are {word} (fancy_upsampling)" in " ".join(told)
+
+
 @pytest.mark.parametrize("wrong", [{"hw_decoder_load": 2}, {"threads": 0}, {"in_flight": 0}], ids=str)
 def test_options_that_nobody_can_mean(wrong):
     with pytest.raises(UsageError, match="DaliOptions"):

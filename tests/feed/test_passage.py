@@ -78,6 +78,7 @@ def test_all_go_past_where_the_plan_says_so_and_it_is_told_once(caplog):
 
 
 def test_what_batches_need_of_dev_shm_is_known_in_every_process(monkeypatch):
+    gc.collect()  # loaders of other tests
     before, passage = needed_bytes(), opened()
     monkeypatch.setattr(os, "statvfs", space(1 << 30))
     for data in ([torch.ones(3)], [BIG.clone()], [torch.ones(SMALL_BYTES // 4 + 1)], ["text"]):
