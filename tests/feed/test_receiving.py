@@ -1,6 +1,8 @@
 """fastfeed/feed/receiving.py, with workers and without; what it is for is in test_engine.py and test_loader_*.py."""
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +24,24 @@ class Late:
         return index
 
 
-def receiver_of(workers: int, **given: Any) -> Receiver:
+class Gated:
+    """The first sample waits until a file is there."""
+
+    def __init__(self, gate: Path) -> None:
+        self.gate = gate
+
+    def __call__(self, index: int) -> int:
+        while index == 0 and not self.gate.exists():
+            time.sleep(0.005)
+        return index
+
+
+def receiver_of(workers: int, call: Callable[[int], int] | None = None, **given: Any) -> Receiver:
     named: dict[str, Any] = {
         "prefetch_factor": None, "pin_memory": False, "timeout": 0, "worker_init_fn": None, "multiprocessing_context": None,
         "persistent_workers": False, "in_order": False, **given,
     }  # fmt: skip
-    engine = Engine(Calls(Late(), 12), [[number] for number in range(12)], once=True, early=False)
+    engine = Engine(Calls(call or Late(), 12), [[number] for number in range(12)], once=True, early=False)
     draw = Draw(epoch_of=int, generator=Generator(), base=1)
     begun = engine.epoch(InnerOptions(num_workers=workers, **named), FetchRules(batched=True, collate=list), draw, ErrorCaps())
     return Receiver(begun._shifts)
@@ -63,9 +77,10 @@ def test_what_came_before_its_turn_is_kept():
 
 
 @pytest.mark.parametrize("in_order", [True, False], ids=["in turn", "as they come"])
-def test_what_has_arrived_is_seen_without_waiting_for_it(in_order):
-    receiver = receiver_of(2, in_order=in_order)
-    assert not receiver.arrived(0)  # the first sample takes a while
+def test_what_has_arrived_is_seen_without_waiting_for_it(in_order, tmp_path):
+    receiver = receiver_of(2, Gated(tmp_path / "gate"), in_order=in_order)
+    assert not receiver.arrived(0)
+    (tmp_path / "gate").touch()
     held: list[int] = []
     for number in range(12):
         ends = time.monotonic() + 30
