@@ -183,7 +183,11 @@ class Cache:
             if not path:  # also of a variable that is not set: "" would be the folder that the program runs in
                 msg = "cache_dir is a folder"
                 raise UsageError(msg, got=repr(self.folder))
-            object.__setattr__(self, "folder", os.path.abspath(path))
+            object.__setattr__(self, "folder", os.path.abspath(os.path.expanduser(path)))
+
+    def __str__(self) -> str:
+        size = "as much as is decided" if isinstance(self.budget, str) else format_size(self.budget)
+        return size + ("" if self.place is None else f" in {self.place}") + (", kept" if self.keep else "")
 
     @property
     def budget_bytes(self) -> int | None:

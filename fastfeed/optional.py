@@ -20,6 +20,5 @@ def load(module: str, extra: str, purpose: str) -> Any:  # noqa: ANN401 - a modu
     try:
         return import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
-        msg = f"{purpose} needs the package {package}, which cannot be imported ({error})"
+        msg = f"{purpose} needs the package {error.name or module}, which cannot be imported ({error})"
         raise UsageError(msg, hint=f"Install it: pip install 'fastfeed[{extra}]'.") from error

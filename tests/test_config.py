@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
 
 import pytest
 
@@ -159,6 +160,8 @@ def test_no_cache_and_where_one_is(tmp_path):
     placed = cache_config(Cache("1kB", keep=True), tmp_path)
     assert placed == Cache(1000, tmp_path, keep=True) and placed.place == str(tmp_path)
     assert cache_config("1kB", tmp_path) == Cache(1000, str(tmp_path))
+    assert str(placed) == f"1000 B in {tmp_path}, kept" and str(Cache()) == "as much as is decided"
+    assert Cache("1kB", "~/caches").place == str(Path.home() / "caches")
     with pytest.raises(UsageError, match="given twice"):
         cache_config(Cache("1kB", tmp_path), "/elsewhere")
     with pytest.raises(UsageError, match="nothing says how large"):

@@ -291,7 +291,7 @@ def caches_result(result: "CachesResult") -> None:
         state = "in use" if cache.in_use else "kept" if cache.kept else "left by a process that was killed"
         print(f"{_cache(cache)}: {state}")
     if not result.caches and not result.removed:
-        print("no caches")
+        print(printable(f"no caches in {', '.join(result.places)}; --cache-dir names another place"))
     for text in result.unusable:
         print(printable(text))
 

@@ -50,16 +50,21 @@ class KeepsReads:
         raise NotImplementedError
 
     def use_cache(self, asked: Cache) -> CachePlan:
-        """Have what is read from now on kept, if nothing was asked for at opening.
+        """Have what is read from now on kept, if nothing is kept yet.
 
         Args:
             asked: How much, and where.
 
         Returns:
-            What was decided. Where a cache was asked for before, it is that one.
+            What was decided. Where there is a cache already, it is that one; another wish is told to come too late.
         """
-        if self.cache is None:
+        known = self.cache
+        if known is None or (known.folder is None and known.asked != asked):
             self._reader, self.cache = joined(self._reader, self._archive, plan_for(self._archive, asked))
+        elif known.asked != asked:
+            LOG.warning(
+                "this dataset has a cache already, of %s, and keeps it: open the data anew for one of %s", known.asked, asked
+            )
         assert self.cache is not None
         return self.cache
 

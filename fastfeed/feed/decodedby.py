@@ -51,7 +51,7 @@ def decoders_of(decode: Decode, dataset: object, batching: Batching, device: str
         return None, ""
     if decode == "nvjpeg":
         msg = f'device_decode="nvjpeg" is not there: {_NO_NVJPEG}'
-        raise UsageError(msg, hint='device_decode="dali"')
+        raise UsageError(msg, hint='Give device_decode="dali" instead.')
     if decode not in NAMED and not isinstance(decode, DaliOptions):
         msg = "device_decode says what decodes images"
         raise UsageError(msg, expected=f"{', '.join(map(repr, NAMED))} or fastfeed.DaliOptions", got=repr(decode))
@@ -62,13 +62,29 @@ def decoders_of(decode: Decode, dataset: object, batching: Batching, device: str
             return None, f'device_decode="auto": images are decoded on the CPU: {why}'
         reason = 'device_decode="auto": DALI decodes: it is installed, a GPU is there, images are JPEGs and it knows all steps'
         return Decoders(options, last=batching.channels_last), reason
+    _prove(why, device)
+    return Decoders(options, last=batching.channels_last), 'device_decode="dali" was given'
+
+
+def _prove(why: str | None, device: str | None) -> None:
+    """DALI was asked for by name.
+
+    Args:
+        why: Why it cannot decode these images; None where it can.
+        device: As decoders_of().
+
+    Raises:
+        UsageError: It cannot, there is no device, or it is not installed.
+    """
     if device is None:
         msg = 'device_decode="dali" needs a device to decode on'
-        raise UsageError(msg, hint='device="cuda"; with device="cpu" DALI decodes by its own code for CPUs.')
+        raise UsageError(msg, hint='Give device="cuda"; with device="cpu" DALI decodes by its own code for CPUs.')
     if why is not None:
         msg = f'device_decode="dali" cannot be done: {why}'
         raise UsageError(msg, hint='device_decode="auto" decodes on the CPU where DALI cannot.')
-    return Decoders(options, last=batching.channels_last), 'device_decode="dali" was given'
+    if not is_installed():
+        msg = 'device_decode="dali" needs NVIDIA DALI, which is not installed'
+        raise UsageError(msg, hint="Install it: pip install 'fastfeed[dali]'.")
 
 
 def _against(dataset: object, batching: Batching) -> str | None:

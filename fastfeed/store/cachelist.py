@@ -38,6 +38,8 @@ class CachesResult:
     """Those that were there before."""
     unusable: tuple[str, ...]
     """Places that are not looked into, and why; sentences."""
+    places: tuple[str, ...]
+    """All that were asked for, or those where caches are put by themselves."""
 
 
 def caches(folders: Sequence[str] = (), *, data: str | None = None, clear: bool = False) -> CachesResult:
@@ -52,7 +54,8 @@ def caches(folders: Sequence[str] = (), *, data: str | None = None, clear: bool 
     removed: list[CacheInfo] = []
     unusable: list[str] = []
     usual = [SHARED_MEMORY, *(folder for _, folder in temporary_folders())]
-    for place in dict.fromkeys(folders or usual):
+    places = tuple(dict.fromkeys(folders or usual))
+    for place in places:
         try:
             folder = CacheFolder(os.path.abspath(place), make=False)
             with folder.locked():
@@ -70,7 +73,7 @@ def caches(folders: Sequence[str] = (), *, data: str | None = None, clear: bool 
             continue
         removed += gone
         found += [info for info in asked if info not in gone]
-    return CachesResult(tuple(found), tuple(removed), tuple(unusable))
+    return CachesResult(tuple(found), tuple(removed), tuple(unusable), places)
 
 
 def info_of(folder: CacheFolder, name: str) -> CacheInfo:

@@ -156,6 +156,7 @@ def spot_of(folder: str, name: str, device: int | None) -> Spot:
         facts = os.statvfs(folder)
     except OSError as error:
         why = f"{folder} cannot be used: {error.strerror}"
+        why += "; make it first" if isinstance(error, FileNotFoundError) else ""
         return Spot(folder=folder, system=system, size_bytes=0, free_bytes=0, problem=why)
     problem: str | None = None
     taken, mine, there = 0, 0, False

@@ -68,13 +68,16 @@ def test_caches_are_listed_and_cleared(tmp_path: Path):
     dataset = pack_photos(tmp_path)
     place = tmp_path / "place"
     place.mkdir()
-    assert done("info", "--cache", "--cache-dir", place) == "no caches\n"
+    assert done("info", "--cache", "--cache-dir", place) == f"no caches in {place}; --cache-dir names another place\n"
     opened = fastfeed.open(dataset, cache=fastfeed.Cache("8MiB", keep=True), cache_dir=place)
     opened[0]
     assert f"of {dataset}" in done("info", "--cache", "--cache-dir", place) and "in use" in done(
         "info", dataset, "--cache-dir", place
     )
-    assert done("info", tmp_path / "photos", "--cache", "--cache-dir", place) == "no caches\n"
+    assert (
+        done("info", tmp_path / "photos", "--cache", "--cache-dir", place)
+        == f"no caches in {place}; --cache-dir names another place\n"
+    )
     assert "in use" in done("info", "--clear-cache", "--cache-dir", place)
     del opened
     assert done("info", "--cache", "--cache-dir", place).endswith(": kept\n")

@@ -43,11 +43,24 @@ def test_the_dataset_of_a_loader_or_behind_subsets(tmp_path: Path, place: Path):
     assert len(caches_in(place)) == 1
 
 
-def test_a_dataset_that_has_one_keeps_it(tmp_path: Path, place: Path):
+def test_a_dataset_that_has_one_keeps_it(tmp_path: Path, place: Path, caplog):
     dataset = fastfeed.open(pack_photos(tmp_path), cache="8MiB", cache_dir=place)
     had = dataset.cache
+    use_cache(dataset, "8MiB", place)
+    assert not caplog.records
     use_cache(dataset, "1GiB", None)
     assert dataset.cache is had
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(
+        f"this dataset has a cache already, of 8.0 MiB in {place}, and keeps it: open the data anew for one of 1.0 GiB"
+    )
+
+
+def test_a_dataset_that_could_have_none_may_be_asked_again(tmp_path: Path, place: Path):
+    dataset = fastfeed.open(pack_photos(tmp_path), cache="64", cache_dir=place)
+    assert dataset.cache is not None and dataset.cache.folder is None
+    use_cache(dataset, "8MiB", place)
+    assert dataset.cache.folder == str(place)
 
 
 def test_other_datasets_are_refused_where_a_size_is_given(place: Path, caplog):

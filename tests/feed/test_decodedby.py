@@ -44,10 +44,17 @@ def test_workers_decode_where_nothing_is_asked(dataset):
 
 @pytest.mark.parametrize("decode", ["dali", DaliOptions(hw_decoder_load=0.9)], ids=["name", "options"])
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
-def test_dali_is_taken(dataset, decode, device):
+def test_dali_is_taken(dataset, decode, device, monkeypatch):
+    monkeypatch.setattr(module, "is_installed", lambda: True)
     decoders, why = decoders_of(decode, Subset(dataset, [0, 1]), BATCHES, device)
     assert decoders is not None and why == 'device_decode="dali" was given'
     assert decoders.options == (DaliOptions() if decode == "dali" else decode)
+
+
+def test_where_it_is_not_installed_it_is_said_at_once(dataset, monkeypatch):
+    monkeypatch.setattr(module, "is_installed", lambda: False)
+    with pytest.raises(UsageError, match=r"needs NVIDIA DALI, which is not installed.*pip install 'fastfeed\[dali\]'"):
+        DataLoader(dataset, 2, num_workers=0, device="cpu", device_decode="dali")
 
 
 def test_what_it_cannot_do_is_an_error_that_names_it(folder, dataset):
