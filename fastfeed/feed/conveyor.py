@@ -115,7 +115,7 @@ class Conveyor:
             raise self._fault()
         try:
             answer = ready.answer if ready.moved is None else _handed(lane, ready)
-        except Exception:
+        except Exception:  # of the device, or of objects that move themselves: it stays, to be asked for once more
             if self._failed_before(ready):
                 self._leave(ready)
             raise
@@ -146,6 +146,7 @@ class Conveyor:
         self._bytes -= ready.size_bytes
 
     def _failed_before(self, what: object) -> bool:
+        """Whether it was this, too, that failed last; from now on it is."""
         before, self._failed = self._failed, what
         return before is what
 

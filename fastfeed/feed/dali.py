@@ -209,7 +209,7 @@ class DaliDecoder:
             for begun in islice(self._begun, self.options.in_flight):
                 if begun.pipeline is None and begun.arrays.data:
                     self._begin_with(begun)
-        except BaseException:
+        except BaseException:  # Ctrl-C, or no memory for a pipeline
             self._begin_anew()
             raise
 
