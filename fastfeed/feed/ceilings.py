@@ -142,11 +142,11 @@ def _processors(machine: Machine) -> tuple[Ceiling, Ceiling]:
     count = max(1, int(share.processors))
     left = 1 if count >= MANY_PROCESSORS else 0
     why = f"{share.why}; one is left to the training process" if left else share.why
-    waiting = min(64, max(16, 8 * count))
+    waiting = max(count, min(64, max(16, 8 * count)))
     return (
         Ceiling("processors", count - left, why),
         Ceiling(
-            "waiting", waiting, f"{waiting} workers, eight to a processor (at least 16, at most 64), where they mostly wait"
+            "waiting", waiting, f"{waiting} workers where they mostly wait: eight to a processor, from 16 to 64, or one to each"
         ),
     )
 
