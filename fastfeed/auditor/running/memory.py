@@ -8,8 +8,8 @@ _PEAK = re.compile(rb"VmHWM:\s*(\d+) kB")
 _DATA = re.compile(rb"VmData:\s*(\d+) kB")
 _PAGE_BYTES = resource.getpagesize()
 _SAME_BYTES = 1 << 20
-_LEAST_BYTES = 64 << 10
-"""Less than this tells nothing: the sample lay in what the allocator had kept of earlier ones."""
+_LEAST_BYTES = 512 << 10
+"""Less than this tells nothing: a sample lay in what the allocator had kept of earlier ones, and the kernel counts in lots."""
 _RESET_PEAK = b"5"
 """What /proc/self/clear_refs takes to forget the peak (Linux 4.0)."""
 
