@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.measure import Record, arguments, machine_facts, print_facts, print_table, write_json
+from benchmarks.measure import Record, arguments, gpu_used_mib, machine_facts, print_facts, print_table, write_json
 
 SIZE = 224
 _BATCHES = 6
@@ -97,16 +97,6 @@ def rate(decoder: Any, batches: list[Any], seconds: float) -> Record:  # noqa: A
     return {"images_s": count * len(batches[0].where) / took, "thread_ms": 1e3 * used / max(1, count)}
 
 
-def used_mib(device: Any) -> float:  # noqa: ANN401
-    """Memory of the GPU that is in use, whoever has it."""
-    import torch
-
-    if device.type != "cuda":
-        return 0.0
-    free, total = torch.cuda.mem_get_info(device)
-    return (total - free) / 2**20
-
-
 def measured(args: argparse.Namespace, device: Any) -> list[Record]:  # noqa: ANN401
     """All runs."""
     from fastfeed.feed.dali import DaliDecoder
@@ -117,7 +107,7 @@ def measured(args: argparse.Namespace, device: Any) -> list[Record]:  # noqa: AN
         batches, plain = encoded_batches(packed, args.batch_size)
         kb = sum(batch.data.numel() for batch in batches) / len(batches) / args.batch_size / 1e3
         for engine, threads, in_flight, fancy in product(args.engine, args.threads, args.in_flight, args.fancy):
-            before = used_mib(device)
+            before = gpu_used_mib(device)
             options = DaliOptions(hw_decoder_load=engine, threads=threads, in_flight=in_flight, fancy_upsampling=bool(fancy))
             decoder = DaliDecoder(device, options)
             record = {
@@ -125,7 +115,7 @@ def measured(args: argparse.Namespace, device: Any) -> list[Record]:  # noqa: AN
                 "in_flight": in_flight, "fancy": fancy,
                 "distance": distance(decoder, batches[0], plain), **rate(decoder, batches, args.seconds),
             }  # fmt: skip
-            found.append({**record, "gpu_mib": used_mib(device) - before})
+            found.append({**record, "gpu_mib": gpu_used_mib(device) - before})
             print(found[-1], file=sys.stderr)
             del decoder
     return found

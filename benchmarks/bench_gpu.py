@@ -33,6 +33,7 @@ from benchmarks.handdali import DEVIATION, MEAN
 from benchmarks.measure import (
     Record,
     arguments,
+    gpu_used_mib,
     in_fresh_process,
     machine_facts,
     print_facts,
@@ -231,16 +232,9 @@ def measured(order: Record, rank: ranks.Rank) -> Record:
     return {
         "images_s": order["steps"] * order["batch_size"] / wall_seconds, "cores": used["cpu_seconds"] / wall_seconds,
         "wait_seconds": waits, "feed_seconds": feeds,
-        "gpu": torch.cuda.get_device_name(), "gpu_mib": torch.cuda.max_memory_allocated() / 2**20, "gpu_used_mib": _used_mib(),
+        "gpu": torch.cuda.get_device_name(), "gpu_mib": torch.cuda.max_memory_allocated() / 2**20,
+        "gpu_used_mib": gpu_used_mib(),
     }  # fmt: skip
-
-
-def _used_mib() -> float:
-    """Memory of the GPU that is in use, DALI's as well, which torch does not know of."""
-    import torch
-
-    free, total = torch.cuda.mem_get_info()
-    return (total - free) / 2**20
 
 
 # ------------------------------------------------------------------------------------------------ all runs

@@ -195,6 +195,16 @@ def file_system(path: str) -> str:
     return best[1]
 
 
+def gpu_used_mib(device: Any = None) -> float:  # noqa: ANN401 - as torch has them
+    """Memory of a GPU, the current one or another, that is in use, DALI's as well, which torch does not know of; 0 of a CPU."""
+    import torch
+
+    if getattr(device, "type", "cuda") != "cuda":
+        return 0.0
+    free, total = torch.cuda.mem_get_info(device)
+    return (total - free) / 2**20
+
+
 def write_json(path: str | None, record: Mapping[str, object]) -> None:
     """The raw record; "-" prints it."""
     if path is None:

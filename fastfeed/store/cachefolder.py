@@ -18,7 +18,7 @@ import stat
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from fastfeed.units import format_seconds
@@ -29,7 +29,7 @@ TABLE, DATA, ABOUT, KEEP = FILES = "table", "data", "about", "keep"
 """Of a cache. It has the last one only if it is not removed with its last lease."""
 LOCK_SECONDS = 30.0
 """Longer than removing a large cache takes; a process that was stopped while it held the lock must not stop others."""
-_POLL_SECONDS = 0.0005, 0.02
+_POLL_SECONDS = 0.0005, 0.01
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -39,11 +39,21 @@ class CacheUnusable(Exception):
 
 def lock(descriptor: int, how: int, seconds: float) -> bool:
     """Lock an open file by flock; whether that was possible within some seconds."""
+    return within(seconds, lambda: fcntl.flock(descriptor, how | fcntl.LOCK_NB))
+
+
+def within(seconds: float, attempt: Callable[[], object]) -> bool:
+    """Try to lock something until others have given it back; whether that was possible within some seconds.
+
+    Args:
+        seconds: How long.
+        attempt: Locks it, or raises as flock(2) and fcntl(2) do while somebody has it.
+    """
     deadline, pause = time.monotonic() + seconds, _POLL_SECONDS[0]
     while True:
         try:
-            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-        except BlockingIOError:
+            attempt()
+        except (BlockingIOError, PermissionError):  # EAGAIN or EACCES: POSIX leaves to the system which
             if time.monotonic() >= deadline:
                 return False
             time.sleep(pause)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from fastfeed.archive.shard import digest
 from fastfeed.machine import memory
-from fastfeed.store.cachefolder import TABLE
+from fastfeed.store.cachefolder import TABLE, within
 from fastfeed.store.firstneeds import needed_bytes
 from fastfeed.store.lease import OPEN, ROW_BYTES, Lease
 
@@ -31,7 +31,6 @@ _FACTS = struct.Struct("<QQQQ")
 _FLOCK = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, process."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG}
-_POLL_SECONDS = 0.0005, 0.01
 _TURN_ROW = 1 << 40
 """No table has so many: its lock says whose turn it is to fill the cache."""
 _LOOK_SECONDS = 1.0
@@ -232,14 +231,5 @@ def _unlock_rows(own: int) -> None:
 
 def _lock_row(own: int, number: int, seconds: float) -> bool:
     """Lock a row of an opening of the table; whether that was possible within some seconds."""
-    deadline, pause = time.monotonic() + seconds, _POLL_SECONDS[0]
-    while True:
-        try:
-            fcntl.fcntl(own, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0))
-        except (BlockingIOError, PermissionError):
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(pause)
-            pause = min(2 * pause, _POLL_SECONDS[1])
-        else:
-            return True
+    row = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
+    return within(seconds, lambda: fcntl.fcntl(own, fcntl.F_OFD_SETLK, row))

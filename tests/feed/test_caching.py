@@ -4,6 +4,7 @@ import copy
 import os
 import pickle
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -173,11 +174,7 @@ def test_plain_files(tmp_path: Path, place: Path):
 def test_a_list_of_files_in_two_processes(tmp_path: Path, place: Path):
     folder = make_captioned(tmp_path / "files")
     with other_process(RANK, folder, place) as one, other_process(RANK, folder, place) as two:
-        for process in (one, two):
-            assert process.stdin is not None and process.stdout is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            process.stdout.readline()
+        read_by(one, two)
         (name,) = caches_in(place)
         size = sum(file.stat().st_size for file in folder.iterdir())
         assert os.stat(folder_of(place) / name / "data").st_size == size
@@ -189,6 +186,15 @@ def test_a_list_of_files_in_two_processes(tmp_path: Path, place: Path):
 def test_without_asking_nothing_is_cached(tmp_path: Path):
     dataset = fastfeed.open(pack_photos(tmp_path))
     assert dataset.cache is None and dataset.told == dataset.decoding
+
+
+def read_by(*processes: "subprocess.Popen[str]") -> None:
+    """Each of them reads all of its dataset, one after another."""
+    for process in processes:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        process.stdout.readline()
 
 
 RANK = """
@@ -207,11 +213,7 @@ sys.stdin.read()
 def test_processes_share_one_copy(tmp_path: Path, place: Path):
     path = pack_photos(tmp_path, shards=2)
     with other_process(RANK, path, place) as one, other_process(RANK, path, place) as two:
-        for process in (one, two):
-            assert process.stdin is not None and process.stdout is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            process.stdout.readline()
+        read_by(one, two)
         (name,) = caches_in(place)
         assert os.stat(folder_of(place) / name / "data").st_size == sum(shard.stat().st_size for shard in path.glob("*.tar"))
         one.kill()

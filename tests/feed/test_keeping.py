@@ -1,4 +1,7 @@
-"""fastfeed.cached: any dataset's samples with and without it, shared by processes, believed only as long as they are true."""
+"""fastfeed.cached: any dataset's samples with and without it, shared by processes, believed only as long as they are true.
+
+Long, and whole: all tests keep samples of the same few datasets below, which count how often they make one.
+"""
 
 import logging
 import os
