@@ -1,6 +1,8 @@
 """Tests on several ranks: real processes that leave what they died of."""
 
+import atexit
 import multiprocessing
+import os
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +22,21 @@ def noted(note: Path) -> Iterator[None]:
         raise
 
 
+def _rank(target: Callable[..., None], *arguments: Any) -> None:
+    """Call target; where it returns, this process ends after all that is done at exit, and takes no interpreter apart.
+
+    After DistributedDataParallel, gloo's threads outlive destroy_process_group() with a last piece of work, whose tensors have
+    Python objects: where it goes while the interpreter is taken apart, the process aborts, "terminate called without an active
+    exception" (https://github.com/pytorch/pytorch/pull/179291). Once in some hundred runs, and nothing of what is tested here.
+    """
+    atexit.register(os._exit, 0)  # before all others, so the last that is called
+    try:
+        target(*arguments)
+    except BaseException:
+        atexit.unregister(os._exit)
+        raise
+
+
 def run_ranks(target: Callable[..., None], world: int, *arguments: Any, folder: Path, seconds: float = 200) -> None:
     """Call target(rank, *arguments) in new processes at once; all of them end well.
 
@@ -34,7 +51,7 @@ def run_ranks(target: Callable[..., None], world: int, *arguments: Any, folder: 
         seconds: After which a rank is killed.
     """
     context = multiprocessing.get_context("spawn")
-    ranks = [context.Process(target=target, args=(rank, *arguments)) for rank in range(world)]
+    ranks = [context.Process(target=_rank, args=(target, rank, *arguments)) for rank in range(world)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
         for rank in ranks:
@@ -45,4 +62,5 @@ def run_ranks(target: Callable[..., None], world: int, *arguments: Any, folder: 
             rank.kill()
             rank.join()
     notes = "".join(path.read_text() for path in folder.glob("*.txt"))
-    assert [rank.exitcode for rank in ranks] == [0] * world, notes
+    codes = [rank.exitcode for rank in ranks]
+    assert codes == [0] * world, f"exit codes {codes}\n{notes}"
