@@ -42,8 +42,8 @@ def is_installed() -> bool:
 class _Arrays(NamedTuple):
     """What a pipeline reads of a batch. DALI does not copy it: it has to stay until the results are there."""
 
-    data: list[NDArray[np.uint8]]
-    """A file of each image."""
+    data: list[memoryview]
+    """A file of each image. Slices of a memoryview, and DALI's tensors of them, are made in half the time of an array's."""
     start: NDArray[np.int32]
     """Top and left of its part that is decoded; shape (images, 2)."""
     shape: NDArray[np.int32]
@@ -67,7 +67,8 @@ class _Pipeline:
     def __init__(self, most: int, size: tuple[int, int], device: torch.device, options: DaliOptions) -> None:
         self.most, self.size, self.device, self._options = most, size, device, options
         dali = load("nvidia.dali", _EXTRA, _PURPOSE)
-        self._tensor = load("nvidia.dali.tensors", _EXTRA, _PURPOSE).TensorCPU
+        tensors = load("nvidia.dali.tensors", _EXTRA, _PURPOSE)
+        self._tensor, self._tensors = tensors.TensorCPU, tensors.TensorListCPU
         self._pipeline = dali.Pipeline(
             batch_size=most, num_threads=options.num_threads, device_id=device.index if device.type == "cuda" else None,
             prefetch_queue_depth=options.in_flight,
@@ -103,7 +104,7 @@ class _Pipeline:
         Image.new("RGB", (16, 16)).save(stream, "JPEG")
         nothing, whole = np.zeros((1, 2)), np.full((1, 2), 16)
         arrays = _Arrays(
-            [np.frombuffer(stream.getvalue(), dtype=np.uint8)], nothing.astype(np.int32), whole.astype(np.int32),
+            [memoryview(stream.getvalue())], nothing.astype(np.int32), whole.astype(np.int32),
             nothing.astype(np.float32), whole.astype(np.float32),
         )  # fmt: skip
         for _ in range(self._options.in_flight):
@@ -113,7 +114,8 @@ class _Pipeline:
             self._pipeline.outputs()
 
     def _feed(self, arrays: _Arrays) -> Any:  # noqa: ANN401 - DALI's
-        files = list(map(self._tensor, arrays.data))  # DALI makes them of arrays in twice the time
+        # Given one by one, DALI makes such a list itself, in more than twice the time.
+        files = self._tensors(list(map(self._tensor, arrays.data)), contiguous=False)  # not copied into one piece
         for name, values in zip(_Arrays._fields, (files, *arrays[1:]), strict=True):
             self._pipeline.feed_input(name, values)
         return files
@@ -160,7 +162,8 @@ class Begun:
         """What DALI raised instead of beginning with it."""
         where, place = encoded.where.numpy(), encoded.place.numpy()
         chosen = where[:, SIZE] > 0
-        where, place, data = where[chosen], place[chosen], encoded.data.numpy()
+        where, place = where[chosen], place[chosen]
+        data: memoryview = memoryview(encoded.data.numpy())  # type: ignore[arg-type]  # numpy's arrays are buffers
         boxes = where.astype(np.int32)
         self.arrays = _Arrays(
             [data[start : start + size] for start, size in zip(where[:, FIRST].tolist(), where[:, SIZE].tolist(), strict=True)],
