@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks import gputable, handdali, ranks
+from benchmarks import gpuprofile, gputable, handdali, ranks
 from benchmarks.bench_loader import photos_of
 from benchmarks.gpuplan import WARM_STEPS
 from benchmarks.gputable import DEMAND, Found
@@ -84,7 +84,7 @@ def _options(order: Record) -> Record:
 
 def _samples(dataset: Any, order: Record) -> int:  # noqa: ANN401 - any dataset
     """How many of them all ranks draw in an epoch."""
-    all_steps: int = order["batch_size"] * (order["steps"] + WARM_STEPS) * order["world"]
+    all_steps: int = order["batch_size"] * (order["steps"] + WARM_STEPS + order["profiled"]) * order["world"]
     return len(dataset) if order["short_epochs"] else all_steps
 
 
@@ -229,9 +229,11 @@ def measured(order: Record, rank: ranks.Rank) -> Record:
     ranks.wait_for_all(rank)
     used = usage_of(lambda: steps(order["steps"]), living=True)
     wall_seconds = used["wall_seconds"]
+    times = {"wait_seconds": list(waits), "feed_seconds": list(feeds)}  # of the steps before those that are profiled
+    profile = gpuprofile.recorded(steps, order["profiled"]) if order["profiled"] and step is not None else None
     return {
         "images_s": order["steps"] * order["batch_size"] / wall_seconds, "cores": used["cpu_seconds"] / wall_seconds,
-        "wait_seconds": waits, "feed_seconds": feeds,
+        **times, "profile": profile,
         "gpu": torch.cuda.get_device_name(), "gpu_mib": torch.cuda.max_memory_allocated() / 2**20,
         "gpu_used_mib": gpu_used_mib(),
     }  # fmt: skip
@@ -259,12 +261,15 @@ def order_of(way: Way | None, args: argparse.Namespace, folders: dict[str, str],
 
     Args:
         way: How batches come.
-        args: batch_size, steps (counted ones), short_epochs, model, gpus.
+        args: batch_size, steps (counted ones), short_epochs, model, gpus, profile (steps that are profiled behind them).
         folders: The photos in each form.
         workers: Of all GPUs together, where the way does not have its own number.
         trains: Whether a model is trained.
     """
-    common = {"batch_size": args.batch_size, "steps": args.steps, "model": args.model, "gpus": args.gpus, "trains": trains}
+    common = {
+        "batch_size": args.batch_size, "steps": args.steps, "model": args.model, "gpus": args.gpus, "trains": trains,
+        "profiled": args.profile,
+    }  # fmt: skip
     if way is None:
         return {**common, "way": DEMAND, "workers": 0}
     return {
@@ -306,6 +311,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=int, default=256, help="of each GPU (default %(default)s)")
     parser.add_argument("--model", choices=MODELS, default=MODELS[0])
     parser.add_argument("--gpus", type=int, default=1, help="a process each (default %(default)s)")
+    profile = "profile so many more steps of each training run: where the GPU's time goes (default: none)"
+    parser.add_argument("--profile", metavar="STEPS", type=int, default=0, help=profile)
 
 
 def main() -> None:
@@ -340,6 +347,7 @@ def main() -> None:
     what = "no training" if args.loader_only else args.model
     print(f"{facts['gpus']}; {args.photo_files} photos, batches of {args.batch_size}, {args.steps} steps, {what}\n")
     gputable.print_found(found)
+    gputable.print_profiles(found)
     write_json(args.json, record_of(facts, found))
 
 

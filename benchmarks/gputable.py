@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from benchmarks.gpuprofile import BESIDE
 from benchmarks.measure import Record, print_table, shown, spread
 from benchmarks.ranks import PARTS
 
@@ -15,6 +16,13 @@ HEAD = (
     "way", "workers", "loading alone, images / s", "training, images / s", "of the fixed batch's", f"wait ms, {_PARTS}",
     f"feed ms, {_PARTS}", "cores", "GPU MiB",
 )  # fmt: skip
+
+_OWN = {
+    "step_ms": "step, ms", "model_ms": "model's kernels, ms", "gaps_ms": "gaps, ms", "waits_ms": "of 0.5 ms and more, ms",
+    "gap_us": "gap, median, us",
+}  # fmt: skip
+"""Of a profile, by the columns of its table."""
+PROFILE_HEAD = ("way", *_OWN.values(), *(f"beside: {kind}, ms" for kind in BESIDE))
 
 
 def add(found: Found, order: Mapping[str, object], record: Record) -> None:
@@ -44,6 +52,30 @@ def row(name: tuple[str, int], runs: Mapping[bool, Sequence[Record]], demand: fl
 def print_found(found: Found) -> None:
     """All of it; with several runs of a way their medians, and of images a second the extremes too."""
     print_table(HEAD, [row(name, runs, demand_of(found)) for name, runs in found.items()])
+
+
+def print_profiles(found: Found) -> None:
+    """Of each way that was profiled while it trained, the median of each figure."""
+    rows = [
+        profile_row(name, seen)
+        for name, runs in found.items()
+        if (seen := [run["profile"] for run in runs.get(True, []) if run["profile"] is not None])
+    ]
+    if rows:
+        print("\nWhat the GPU does in a step, under a profiler:\n")
+        print_table(PROFILE_HEAD, rows)
+
+
+def profile_row(name: tuple[str, int], seen: Sequence[Record]) -> list[str]:
+    """A way's row of that table.
+
+    Args:
+        name: Way and workers.
+        seen: Its profiles.
+    """
+    own = [spread(one[figure] for one in seen)["median"] for figure in _OWN]
+    beside = [spread(one["beside_ms"][kind] for one in seen)["median"] for kind in BESIDE]
+    return [f"{name[0]}, {name[1]} workers" if name[1] else name[0], *(f"{value:.2f}" for value in (*own, *beside))]
 
 
 def _median(runs: Iterable[Record], name: str) -> float | None:

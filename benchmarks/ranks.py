@@ -68,16 +68,18 @@ def gathered(record: Record, rank: Rank) -> list[Record]:
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> Record:
-    """One record of a run's ranks: images a second and cores summed, times of all their steps, memory of the fullest GPU.
+    """One record of a run's ranks: sums, times of all their steps, memory of the fullest GPU, the first rank's profile.
 
     Args:
-        records: Of each rank: images_s, cores; wait_seconds, feed_seconds (of each step); gpu, a name; gpu_mib, gpu_used_mib.
+        records: Of each rank: images_s, cores; wait_seconds, feed_seconds (of each step); gpu, a name; gpu_mib, gpu_used_mib;
+            profile (gpuprofile.recorded()), or None.
     """
     waits, feeds = ([one for record in records for one in record[name]] for name in ("wait_seconds", "feed_seconds"))
     sums = {name: sum(record[name] for record in records) for name in ("images_s", "cores")}
     fullest = {name: max(record[name] for record in records) for name in ("gpu_mib", "gpu_used_mib")}
     times = {"wait_ms": _parts_ms(waits), "feed_ms": _parts_ms(feeds)}
-    return {"gpus": len(records), "gpu": records[0]["gpu"], **sums, **times, **fullest}
+    first = {name: records[0][name] for name in ("gpu", "profile")}
+    return {"gpus": len(records), **first, **sums, **times, **fullest}
 
 
 def _parts_ms(seconds: list[float]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 from helpers import ROOT, make_photos, packed
 
-from benchmarks import bench_gpu, gpuplan, gputable, ranks
+from benchmarks import bench_gpu, gpuplan, gpuprofile, gputable, ranks
 from benchmarks.gputable import DEMAND, Found
 from benchmarks.measure import Record, in_fresh_process
 
@@ -33,7 +33,7 @@ def asked(*arguments: str, **more: object) -> argparse.Namespace:
 def of_rank(images_s: float, waits: list[float], used_mib: float = 10.0) -> Record:
     return {
         "images_s": images_s, "cores": 2.0, "wait_seconds": waits, "feed_seconds": [], "gpu": "one", "gpu_mib": 1.0,
-        "gpu_used_mib": used_mib,
+        "gpu_used_mib": used_mib, "profile": None,
     }  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def test_ranks_draw_their_parts_of_one_long_epoch(tmp_path):
     script.write_text(_DRAWN.format(root=str(ROOT)))
     order = {
         "files": str(photos), "shards": str(tmp_path / "packed"), "batch_size": 4, "steps": 2, "short_epochs": False,
-        "workers": 2, "device": False, "channels_last": False, "engine": None,
+        "workers": 2, "device": False, "channels_last": False, "engine": None, "profiled": 0,
     }  # fmt: skip
     found = in_fresh_process(str(script), order, launcher=ranks.launcher(2), seconds=120)["ranks"]
     for form in ("files", "shards"):
@@ -173,7 +173,7 @@ def test_ranks_draw_their_parts_of_one_long_epoch(tmp_path):
 # ------------------------------------------------------------------------------------------------ the table and the tool
 def test_the_table_has_a_row_for_each_way_and_leaves_out_what_was_not_run(capsys):
     times = {"wait_ms": {"p50": 0.5, "p99": 1.25, "max": 2}, "feed_ms": {"p50": 0.75, "p99": 1.5, "max": 3}}
-    run = {"cores": 3.04, "gpu_used_mib": 2048.4, **times}
+    run = {"cores": 3.04, "gpu_used_mib": 2048.4, "profile": None, **times}
     found: Found = {}
     for rate in (990, 1010):
         gputable.add(found, {"way": DEMAND, "workers": 0, "trains": True}, {**run, "images_s": rate})
@@ -188,6 +188,48 @@ def test_the_table_has_a_row_for_each_way_and_leaves_out_what_was_not_run(capsys
         [TORCH, "14", "", "750", "75.0%", *spent],
         [DALI, "8", "18,000", "", "", "", "", "", ""],
     ]
+
+
+def event(category: str, start_us: float, duration_us: float, stream: int, name: str = "sgemm") -> Record:
+    return {"ph": "X", "cat": category, "name": name, "ts": start_us, "dur": duration_us, "args": {"stream": stream}}
+
+
+TRACE = {
+    "traceEvents": [
+        {"ph": "M", "name": "process_name"},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 0, "dur": 5, "args": {}},
+        event("kernel", 100, 1000, 7),
+        event("kernel", 1110, 1890, 7),
+        event("gpu_memset", 4000, 100, 7),
+        event("kernel", 4200, 910, 7),
+        event("gpu_memcpy", 200, 300, 13, "Memcpy HtoD (Pinned -> Device)"),
+        event("kernel", 500, 400, 13, "void dali::kernels::Resample"),
+        event("kernel", 900, 100, 21, "nvjpegHuffman"),
+        event("kernel", 950, 60, 13, "elementwise"),
+    ]
+}
+
+
+def test_a_profile_says_what_the_model_s_stream_does_and_what_runs_beside_it():
+    found = gpuprofile.of_works(gpuprofile.works_of(TRACE), 2)
+    assert found == pytest.approx({
+        "step_ms": 2.505, "model_ms": 1.95, "gaps_ms": 0.555, "waits_ms": 0.5, "gap_us": 100,
+        "beside_ms": pytest.approx({gpuprofile.COPIES: 0.15, gpuprofile.DECODING: 0.25, gpuprofile.OTHERS: 0.03}),
+    })  # fmt: skip
+
+
+def test_profiles_have_a_table_of_their_own(capsys):
+    profile = gpuprofile.of_works(gpuprofile.works_of(TRACE), 2)
+    runs = {"profile": profile}, {"profile": {**profile, "gaps_ms": 1.557}}, {"profile": None}
+    gputable.print_profiles({(DEMAND, 0): {True: [runs[2]]}})
+    assert not capsys.readouterr().out
+    gputable.print_profiles({(DEMAND, 0): {True: [runs[0]]}, (DALI, 8): {True: list(runs), False: [runs[2]]}})
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines() if "|" in line
+    ]
+    others = ["0.50", "100.00", "0.15", "0.25", "0.03"]
+    assert lines[0] == list(gputable.PROFILE_HEAD)
+    assert lines[2:] == [[DEMAND, "2.50", "1.95", "0.56", *others], [f"{DALI}, 8 workers", "2.50", "1.95", "1.06", *others]]
 
 
 @pytest.fixture(scope="module", name="tool")
