@@ -202,7 +202,8 @@ def measured(order: Record, rank: ranks.Rank) -> Record:
     """What one rank finds.
 
     "wait" is the time in next(batches). "feed" is that and the calls that move the batch, where the training loop does: all of
-    the main thread's time that is not the step's.
+    the main thread's time that is not the step's. "thread" is the processor's part of that: what the thread works, and does not
+    wait.
     """
     import torch
 
@@ -211,29 +212,32 @@ def measured(order: Record, rank: ranks.Rank) -> Record:
     step = stepper(order) if order["trains"] else None
     waits: list[float] = []
     feeds: list[float] = []
+    threads: list[float] = []
 
     def steps(count: int) -> None:
         for _ in range(count):
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.thread_time()
             images, classes = next(batches)
             waits.append(time.perf_counter() - began)
             if step is not None:
                 images, classes = images.cuda(non_blocking=True), classes.cuda(non_blocking=True)
                 feeds.append(time.perf_counter() - began)
+            threads.append(time.thread_time() - used)
+            if step is not None:
                 step(images, classes)
         torch.cuda.synchronize()
 
     steps(WARM_STEPS)
-    waits.clear()
-    feeds.clear()
+    for times in (waits, feeds, threads):
+        times.clear()
     ranks.wait_for_all(rank)
     used = usage_of(lambda: steps(order["steps"]), living=True)
     wall_seconds = used["wall_seconds"]
-    times = {"wait_seconds": list(waits), "feed_seconds": list(feeds)}  # of the steps before those that are profiled
+    seconds = {"wait_seconds": list(waits), "feed_seconds": list(feeds), "thread_seconds": list(threads)}  # before the profile
     profile = gpuprofile.recorded(steps, order["profiled"]) if order["profiled"] and step is not None else None
     return {
         "images_s": order["steps"] * order["batch_size"] / wall_seconds, "cores": used["cpu_seconds"] / wall_seconds,
-        **times, "profile": profile,
+        **seconds, "profile": profile,
         "gpu": torch.cuda.get_device_name(), "gpu_mib": torch.cuda.max_memory_allocated() / 2**20,
         "gpu_used_mib": gpu_used_mib(),
     }  # fmt: skip

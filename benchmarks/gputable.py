@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from benchmarks.gpuprofile import BESIDE
 from benchmarks.measure import Record, print_table, shown, spread
-from benchmarks.ranks import PARTS
+from benchmarks.ranks import PARTS, TIMES
 
 DEMAND = "a fixed batch on the GPU"
 """The way that is no loader's: all that the GPU can take."""
@@ -13,8 +13,8 @@ Found: TypeAlias = "dict[tuple[str, int], dict[bool, list[Record]]]"
 """Records of runs, by way and workers, then by whether they trained."""
 _PARTS = " / ".join(PARTS)
 HEAD = (
-    "way", "workers", "loading alone, images / s", "training, images / s", "of the fixed batch's", f"wait ms, {_PARTS}",
-    f"feed ms, {_PARTS}", "cores", "GPU MiB",
+    "way", "workers", "loading alone, images / s", "training, images / s", "of the fixed batch's",
+    *(f"{time} ms, {_PARTS}" for time in TIMES), "cores", "GPU MiB",
 )  # fmt: skip
 
 _OWN = {
@@ -42,7 +42,7 @@ def row(name: tuple[str, int], runs: Mapping[bool, Sequence[Record]], demand: fl
     rate = _median(trained, "images_s")
     of_demand = f"{rate / demand:.1%}" if rate and demand else ""
     cores, memory = _median(trained, "cores"), _median(trained, "gpu_used_mib")
-    times = [_times(trained, kind) for kind in ("wait_ms", "feed_ms")]
+    times = [_times(trained, kind) for kind in (f"{time}_ms" for time in TIMES)]
     return [
         name[0], str(name[1] or ""), _rate(loaded), _rate(trained), of_demand, *times,
         "" if cores is None else f"{cores:.1f}", "" if memory is None else f"{memory:,.0f}",

@@ -10,6 +10,8 @@ from benchmarks.measure import Record
 
 PARTS = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 """Of the times of all steps, by the names in tables."""
+TIMES = ("wait", "feed", "thread")
+"""Of each step, as bench_gpu.measured() says what they are."""
 
 
 class Rank(NamedTuple):
@@ -71,13 +73,12 @@ def merged(records: Sequence[Mapping[str, Any]]) -> Record:
     """One record of a run's ranks: sums, times of all their steps, memory of the fullest GPU, the first rank's profile.
 
     Args:
-        records: Of each rank: images_s, cores; wait_seconds, feed_seconds (of each step); gpu, a name; gpu_mib, gpu_used_mib;
-            profile (gpuprofile.recorded()), or None.
+        records: Of each rank: images_s, cores; wait_seconds, feed_seconds, thread_seconds (of each step); gpu, a name; gpu_mib,
+            gpu_used_mib; profile (gpuprofile.recorded()), or None.
     """
-    waits, feeds = ([one for record in records for one in record[name]] for name in ("wait_seconds", "feed_seconds"))
     sums = {name: sum(record[name] for record in records) for name in ("images_s", "cores")}
     fullest = {name: max(record[name] for record in records) for name in ("gpu_mib", "gpu_used_mib")}
-    times = {"wait_ms": _parts_ms(waits), "feed_ms": _parts_ms(feeds)}
+    times = {f"{name}_ms": _parts_ms([one for record in records for one in record[f"{name}_seconds"]]) for name in TIMES}
     first = {name: records[0][name] for name in ("gpu", "profile")}
     return {"gpus": len(records), **first, **sums, **times, **fullest}
 

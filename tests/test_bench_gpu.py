@@ -32,8 +32,8 @@ def asked(*arguments: str, **more: object) -> argparse.Namespace:
 
 def of_rank(images_s: float, waits: list[float], used_mib: float = 10.0) -> Record:
     return {
-        "images_s": images_s, "cores": 2.0, "wait_seconds": waits, "feed_seconds": [], "gpu": "one", "gpu_mib": 1.0,
-        "gpu_used_mib": used_mib, "profile": None,
+        "images_s": images_s, "cores": 2.0, "wait_seconds": waits, "feed_seconds": [], "thread_seconds": [], "gpu": "one",
+        "gpu_mib": 1.0, "gpu_used_mib": used_mib, "profile": None,
     }  # fmt: skip
 
 
@@ -172,7 +172,10 @@ def test_ranks_draw_their_parts_of_one_long_epoch(tmp_path):
 
 # ------------------------------------------------------------------------------------------------ the table and the tool
 def test_the_table_has_a_row_for_each_way_and_leaves_out_what_was_not_run(capsys):
-    times = {"wait_ms": {"p50": 0.5, "p99": 1.25, "max": 2}, "feed_ms": {"p50": 0.75, "p99": 1.5, "max": 3}}
+    times = {
+        "wait_ms": {"p50": 0.5, "p99": 1.25, "max": 2}, "feed_ms": {"p50": 0.75, "p99": 1.5, "max": 3},
+        "thread_ms": {"p50": 0.25, "p99": 0.375, "max": 1},
+    }  # fmt: skip
     run = {"cores": 3.04, "gpu_used_mib": 2048.4, "profile": None, **times}
     found: Found = {}
     for rate in (990, 1010):
@@ -181,12 +184,12 @@ def test_the_table_has_a_row_for_each_way_and_leaves_out_what_was_not_run(capsys
     gputable.add(found, {"way": DALI, "workers": 8, "trains": False}, {**run, "images_s": 18_000, "feed_ms": {}})
     gputable.print_found(found)
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()]
-    spent = ["0.50 / 1.25 / 2.00", "0.75 / 1.50 / 3.00", "3.0", "2,048"]
+    spent = ["0.50 / 1.25 / 2.00", "0.75 / 1.50 / 3.00", "0.25 / 0.38 / 1.00", "3.0", "2,048"]
     assert cells[0] == list(gputable.HEAD)
     assert cells[2:] == [
         [DEMAND, "", "", "1,000 (990 - 1,010)", "100.0%", *spent],
         [TORCH, "14", "", "750", "75.0%", *spent],
-        [DALI, "8", "18,000", "", "", "", "", "", ""],
+        [DALI, "8", "18,000", "", "", "", "", "", "", ""],
     ]
 
 
