@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 import time
+from functools import partial
 from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ def encoded_batches(packed: str, batch_size: int) -> tuple[list[Any], Any]:
     from torchvision import transforms as tv
 
     import fastfeed
+    from fastfeed.feed.dalioptions import DaliOptions
 
     transform = tv.Compose([tv.RandomResizedCrop(SIZE), tv.RandomHorizontalFlip(), tv.PILToTensor()])
     dataset = fastfeed.open(packed, transform=transform, decode="close")
@@ -42,7 +44,7 @@ def encoded_batches(packed: str, batch_size: int) -> tuple[list[Any], Any]:
     plain = None
     for number in range(_BATCHES):
         indices = [(number * batch_size + at) % len(dataset) for at in range(batch_size)]
-        made.append(_images(dataset.make_encoded, indices))
+        made.append(_images(partial(dataset.make_encoded, most_bytes=DaliOptions().batch_bytes), indices))
         plain = _images(dataset.make_batch, indices) if plain is None else plain
     return made, plain
 

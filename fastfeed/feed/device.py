@@ -58,6 +58,11 @@ class DeviceSide(Tells):
             self._lane, self._lines = lane_onto(device), (why,)
         return self._lane
 
+    @property
+    def encoded_bytes(self) -> int:
+        """Bytes of pixels of a batch that its decoder gets at most; 0 where workers decode."""
+        return 0 if self.decoders is None else self.decoders.options.batch_bytes
+
     def receiver(self, shifts: Shifts) -> Receiver:
         """What a pass takes its batches from."""
         return MovingReceiver(shifts, self.conveyor(), _nothing if self.decoders is None else self.decoders.counted)
@@ -131,7 +136,7 @@ class MovingReceiver(Receiver):
     def _made_here(self, number: int) -> Answer:
         """A batch of which the decoder on the way refused a file: as workers make it, who name the sample and know on_error."""
         made, drawn = self._shifts.front.made, self._pass.pending[number]
-        fetcher = Fetcher(made.fetcher.dataset, replace(made.rules, encoded=False, passage=None))
+        fetcher = Fetcher(made.fetcher.dataset, replace(made.rules, encoded_bytes=0, passage=None))
         with states_kept():  # those of the training loop; in sample mode each sample draws what it drew before
             return fetcher[BatchTask(number, drawn.indices, self._pass.epoch, self._pass.base)]
 

@@ -115,8 +115,9 @@ class FetchRules:
     """Take the times of samples."""
     channels_last: bool = False
     """Whether images lie in batches with channels last."""
-    encoded: bool = False
-    """Whether images are left to another decoder, where they can be (feed/decode/encoded.py)."""
+    encoded_bytes: int = 0
+    """Bytes of pixels of a batch that another decoder gets at most, where images can be left to it (feed/decode/encoded.py); 0
+    where there is none."""
     batch_transform: Callable[[Any], Any] | None = None
     """What is done to each batch behind collate."""
     raw: bool = False
@@ -267,7 +268,8 @@ class Fetcher:
     def _made(self, base: MakesBatches, indices: Any, begin: Begin, memory: Any) -> WholeBatch | None:  # noqa: ANN401
         """What a dataset of ours makes of indices of its own."""
         rules = self.rules
-        found = base.make_encoded(indices, begin, _contiguous(memory)) if rules.encoded else None
+        most = rules.encoded_bytes
+        found = base.make_encoded(indices, begin, _contiguous(memory), most) if most else None
         if found is None:
             own = partial(memory_with_channels_last, memory) if rules.channels_last else _contiguous(memory)
             found = base.make_batch(indices, begin, own, raw=rules.raw)

@@ -116,13 +116,14 @@ class ImageField(MakesBatches):
             batch.samples.append(self._of_read(sample, partial(images.put, pixels[number], raw=levels is not None)))
         return batch
 
-    def make_encoded(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
+    def make_encoded(self, indices: Sequence[int], begin: Begin, memory: Memory, most_bytes: int) -> WholeBatch | None:
         """As make_batch, the images as Encoded, for another decoder (feed/decode/encoded.py).
 
         Args:
             indices: Positions.
             begin: Is called before each sample, with its place in the batch.
             memory: Gives the memory of the batch.
+            most_bytes: Of pixels that are left to be decoded; images beyond are decoded here.
 
         Raises:
             NoSuchPosition: As __getitems__.
@@ -137,7 +138,7 @@ class ImageField(MakesBatches):
         if found is None or not all(map(self._is_for_images, found)):
             count(f"{_LEFT}samples of several kinds, or gray images in dicts")
             return None
-        encoder = Encoder(images)
+        encoder = Encoder(images, most_bytes)
         samples = []
         for number, sample in enumerate(found):
             begin(number)

@@ -330,7 +330,7 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torc
             batched=self.batch_sampler is not None, collate=self.collate_fn, on_error=self.on_error, replace=replace,
             record=self.record, passage=self._passage, tuned=self._autotune is not None, batch_transform=self.batch_transform,
             channels_last=self.channels_last, raw=self._device_side is not None and self.batch_transform is None,
-            encoded=self._device_side is not None and self._device_side.decoders is not None,
+            encoded_bytes=0 if self._device_side is None else self._device_side.encoded_bytes,
         )  # fmt: skip
 
     @property

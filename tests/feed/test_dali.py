@@ -38,7 +38,7 @@ def decoder():
 
 def batch_of(files: list[bytes], transform: v1.Compose = TRAIN, seed: int = 0, *, rowed: bool = False) -> Encoded:
     seed_all(seed)
-    encoder = Encoder(Images(transform, "close"))
+    encoder = Encoder(Images(transform, "close"), 1 << 30)
     for number, data in enumerate(files):
         encoder.put(number, data, scan_rows(data) if rowed else None)
     return encoder.made(lambda shape, dtype: torch.empty(shape, dtype=dtype))

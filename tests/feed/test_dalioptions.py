@@ -23,7 +23,12 @@ def test_the_plan_says_how_colours_are_made_on_a_gpu(fancy, word):
     assert f"are {word} (fancy_upsampling)" in " ".join(told)
 
 
-@pytest.mark.parametrize("wrong", [{"hw_decoder_load": 2}, {"threads": 0}, {"in_flight": 0}], ids=str)
+def test_the_plan_says_what_a_batch_takes_of_the_gpu_at_most():
+    told = DaliOptions(in_flight=3, batch_bytes=5 << 20).told(torch.device("cuda", 0))
+    assert "3 largest batches" in told[-2] and "5.0 MiB of pixels of a batch at most (batch_bytes)" in told[-1]
+
+
+@pytest.mark.parametrize("wrong", [{"hw_decoder_load": 2}, {"threads": 0}, {"in_flight": 0}, {"batch_bytes": 0}], ids=str)
 def test_options_that_nobody_can_mean(wrong):
     with pytest.raises(UsageError, match="DaliOptions"):
         DaliOptions(**wrong)

@@ -145,7 +145,7 @@ class LateDecoder:
 @pytest.mark.parametrize("transform", [PIXELS, FLOATS], ids=["bytes", "floats"])
 def test_images_are_there_when_they_are_handed_out(transform, last):
     images = Images(transform, "close")
-    encoder = encoding.Encoder(images)
+    encoder = encoding.Encoder(images, 1 << 30)
     for number in range(3):
         encoder.put(number, jpeg(seed=number))
     batch, card = encoder.made(lambda shape, dtype: torch.empty(shape, dtype=dtype)), LateCard()
@@ -283,6 +283,16 @@ def test_a_pipeline_that_breaks_is_counted(folder, monkeypatch):
         loader = DataLoader(Subset(dataset, [0, 1, 2]), 3, num_workers=0, device="cpu", device_decode=DALI)
         assert len(next(iter(loader))[0]) == 3
     assert loader.stats().counters["batches decoded on the CPU: DALI's pipeline broke"] == 1
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_pixels_beyond_batch_bytes_are_decoded_by_workers(folder, workers):
+    few = fastfeed.DaliOptions(threads=1, batch_bytes=1)
+    loader, plain = (loader_of(folder, decode=decode, num_workers=workers) for decode in (few, "cpu"))
+    for (images, targets), (expected, others) in zip(loader, plain, strict=True):
+        assert torch.equal(images, expected) and torch.equal(targets, others)
+    beyond = "images decoded by workers, not by DALI: more pixels than a batch may have (batch_bytes)"
+    assert loader.stats().counters[beyond] > 0
 
 
 def test_the_plan_says_who_decodes_and_stats_count(folder):

@@ -147,7 +147,8 @@ def begin(number: int) -> None:
 
 def both(dataset: Any, indices: list[int]) -> tuple[Any, Any]:
     """A batch that is decoded, and one whose images are Encoded and then decoded by Pillow."""
-    one, other = (make(indices, begin, memory).collated() for make in (dataset.make_batch, dataset.make_encoded))
+    one = dataset.make_batch(indices, begin, memory).collated()
+    other = dataset.make_encoded(indices, begin, memory, 1 << 30).collated()
     return one, other
 
 
@@ -167,7 +168,7 @@ def test_a_batch_of_dicts_too_but_not_with_gray_ones(captioned):
     assert list(other) == ["jpg", "txt"] and torch.equal(one["txt"], other["txt"])
     assert levels(decoded_by_pillow(other["jpg"]).permute(0, 3, 1, 2), one["jpg"])[0] <= 2
     before = torch.get_rng_state()
-    assert dataset.make_encoded([0, 2], begin, memory) is None and torch.equal(torch.get_rng_state(), before)
+    assert dataset.make_encoded([0, 2], begin, memory, 1 << 30) is None and torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_what_is_not_for_another_decoder_says_why(captioned, options, reason):
     dataset = fastfeed.open(captioned, **options)
     assert dataset.why_not_encoded == reason
     if reason is not None:
-        assert dataset.make_encoded([0, 1], begin, memory) is None
+        assert dataset.make_encoded([0, 1], begin, memory, 1 << 30) is None
 
 
 def test_who_makes_samples_itself_is_left_alone(captioned):

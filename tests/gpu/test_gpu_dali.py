@@ -71,7 +71,7 @@ def test_batches_are_those_of_the_cpu_in_their_order(photos, transform, last, fa
 
 def batch_of(files: list[bytes]) -> Encoded:
     torch.manual_seed(1)
-    encoder = Encoder(Images(PIXELS, "close"))
+    encoder = Encoder(Images(PIXELS, "close"), 1 << 30)
     for number, data in enumerate(files):
         encoder.put(number, data)
     return encoder.made(lambda shape, dtype: torch.empty(shape, dtype=dtype))

@@ -29,6 +29,7 @@ from fastfeed.trace import count
 
 FIRST, SIZE, TOP, LEFT, HEIGHT, WIDTH, INDEX = range(7)
 """Columns of Encoded.where."""
+_CHANNELS = 3
 _ALIGNED_BYTES = 64
 _STEPS_OF_MEMORY = 16
 """Memory is asked for in so many sizes between two powers of two, so that batches find that of others (slots.py)."""
@@ -57,10 +58,11 @@ class Encoder:
 
     Args:
         images: How images are read. It has to be possible: why_not() says None.
+        most_bytes: Of pixels, before they are resized, that are left to be decoded: images beyond are decoded here.
     """
 
-    def __init__(self, images: Images) -> None:
-        self._images = images
+    def __init__(self, images: Images, most_bytes: int) -> None:
+        self._images, self._left_bytes = images, most_bytes
         self._parts: list[bytes | memoryview | bytearray] = []
         self._where: list[tuple[int, ...]] = []
         self._places: list[tuple[float, ...]] = []
@@ -100,8 +102,12 @@ class Encoder:
             if not self._images.done_on(placing):
                 raise Odd("a step does not fit it")
             box, start, stop = placing.place
+            pixel_bytes = box.height * box.width * _CHANNELS
+            if pixel_bytes > self._left_bytes:
+                raise Odd("more pixels than a batch may have (batch_bytes)")
             whole = Cut(data, Box(0, 0, header.height, header.width))
             part, (top, left, _, _) = whole if rows is None else cut(data, header, box, rows)
+        self._left_bytes -= pixel_bytes
         self._where.append((self._size_bytes, len(part), box.top - top, box.left - left, box.height, box.width, index))
         self._places.append((*start, *stop))
         self._parts.append(part)

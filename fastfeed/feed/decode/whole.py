@@ -98,13 +98,14 @@ class MakesBatches(Tells):
         """
         raise NotImplementedError
 
-    def make_encoded(self, indices: Sequence[int], begin: Begin, memory: Memory) -> WholeBatch | None:
+    def make_encoded(self, indices: Sequence[int], begin: Begin, memory: Memory, most_bytes: int) -> WholeBatch | None:
         """As make_batch, the images as Encoded (feed/decode/encoded.py).
 
         Args:
             indices: Of the samples.
             begin: Called before each.
             memory: Gives the memory of the batch.
+            most_bytes: Of pixels that are left to be decoded.
         """
         raise NotImplementedError
 

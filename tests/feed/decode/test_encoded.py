@@ -35,8 +35,8 @@ def memory(shape, dtype):
     return torch.empty(shape, dtype=dtype)
 
 
-def made(images: Images, files: list[bytes], rows: list[Any] | None = None) -> Encoded:
-    encoder = Encoder(images)
+def made(images: Images, files: list[bytes], rows: list[Any] | None = None, most_bytes: int = 1 << 30) -> Encoded:
+    encoder = Encoder(images, most_bytes)
     for number, data in enumerate(files):
         assert encoder.put(number, data, None if rows is None else rows[number]) is WRITTEN
     return encoder.made(memory)
@@ -95,8 +95,26 @@ def test_a_step_that_does_not_fit_is_done_by_itself():
     assert np.array_equal(decoded_by_pillow(batch), expected)
 
 
+def test_of_pixels_beyond_a_batch_s_bytes_workers_take_care():
+    """Each part has 40 x 40 pixels of 3 bytes: two fit."""
+    images = Images(PLACES, "close")
+    files = [*(jpeg((90, 70), seed=seed) for seed in range(3)), jpeg((40, 40), seed=3)]
+    most_bytes = 3 * 40 * 40 * 3 - 1
+    with counted() as counts:
+        seed_all(3)
+        expected = pixels_of(images, files)
+        ends = states()
+        seed_all(3)
+        batch = made(images, files, most_bytes=most_bytes)
+    assert equal(states(), ends)
+    assert batch.where[:, SIZE].gt(0).tolist() == [True, True, False, False]
+    assert (batch.where[:, HEIGHT] * batch.where[:, WIDTH] * 3)[:2].sum() <= most_bytes
+    assert levels(decoded_by_pillow(batch), expected)[0] <= 2
+    assert counts == {"images decoded by workers, not by DALI: more pixels than a batch may have (batch_bytes)": 2}
+
+
 def test_a_file_that_is_cut_off_raises_before_anything_is_drawn():
-    encoder = Encoder(Images(TRAIN, "close"))
+    encoder = Encoder(Images(TRAIN, "close"), 1 << 30)
     before = states()
     with pytest.raises(OSError, match="truncated"):
         encoder.put(0, jpeg()[:-40])
@@ -119,7 +137,7 @@ def test_its_parts_are_one_memory_and_pass_a_pipe():
         asked.append(torch.zeros(shape, dtype=dtype))
         return asked[-1]
 
-    encoder = Encoder(Images(TRAIN, "close"))
+    encoder = Encoder(Images(TRAIN, "close"), 1 << 30)
     files = [jpeg(), encoded(noisy(), "PNG"), jpeg(seed=1)]
     for number, data in enumerate(files):
         encoder.put(number, data)
@@ -140,7 +158,7 @@ def test_batches_of_similar_size_ask_for_equal_memory():
         return torch.empty(shape, dtype=dtype)
 
     for length in range(20):
-        encoder = Encoder(Images(TRAIN, "close"))
+        encoder = Encoder(Images(TRAIN, "close"), 1 << 30)
         encoder.put(0, with_comment(jpeg(), 60_000 + 20 * length))
         encoder.made(noted)
     assert len(sizes) == 20 and len(set(sizes)) == 1

@@ -12,7 +12,7 @@ from fastfeed.feed.decode.placed import decoded_by_pillow
 
 
 def test_a_damaged_file_is_named():
-    encoder = Encoder(Images(v1.Compose([v1.Resize((8, 8)), v1.PILToTensor()]), "close"))
+    encoder = Encoder(Images(v1.Compose([v1.Resize((8, 8)), v1.PILToTensor()]), "close"), 1 << 30)
     for number in range(3):
         encoder.put(100 + number, jpeg(seed=number))
     batch = encoder.made(lambda shape, dtype: torch.empty(shape, dtype=dtype))
