@@ -348,3 +348,11 @@ def fault(call: Any, *, bad: int = 37, **options: Any) -> Raises:
     with Raises(Exception) as caught:
         list(DataLoader(Calls(At(bad, call)), **{"batch_size": 8, "num_workers": 1, **options}))
     return caught
+
+
+def settles(is_true: Callable[[], bool]) -> bool:
+    """Whether something becomes true."""
+    ends = time.monotonic() + 30
+    while not is_true() and time.monotonic() < ends:
+        time.sleep(0.005)
+    return is_true()

@@ -79,7 +79,8 @@ class Streaming:
         self._told = self.beginnings is None
 
     def __iter__(self) -> "StreamPass":
-        found = StreamPass(self, iter(self.loader))
+        turns = None if self.workers is None else Turns(self.workers)
+        found = StreamPass(self, iter(self.loader), turns)
         if self.workers is not None:
             name_deaths()
         return found
@@ -101,11 +102,38 @@ class Streaming:
             )
 
 
-class StreamPass:
-    """One pass over a stream: what ``iter(loader)`` gives."""
+class Turns:
+    """Whether the batch that comes next in a pass is made: torch takes one of each worker, until the stream of one ends.
 
-    def __init__(self, streaming: Streaming, inner: Iterator[Any]) -> None:
-        self._streaming, self._inner = streaming, inner
+    Args:
+        workers: As they are before the pass begins.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers, self._begun_ns, self._taken = workers, time.monotonic_ns(), 0
+        self._first = [workers.at(worker)[0] + 1 for worker in range(workers.count)]  # they go on counting
+
+    def took(self) -> None:
+        """It was taken, and another one comes next."""
+        self._taken += 1
+
+    def has_made(self) -> bool:
+        """Whether its worker is done with it, by the table in which workers say what they are at."""
+        behind, worker = divmod(self._taken, self._workers.count)
+        return self._workers.has_made(self._first[worker] + behind, worker, self._begun_ns)
+
+
+class StreamPass:
+    """One pass over a stream: what ``iter(loader)`` gives.
+
+    Args:
+        streaming: Whose.
+        inner: torch's iterator.
+        turns: Whose turn it is among workers; None without.
+    """
+
+    def __init__(self, streaming: Streaming, inner: Iterator[Any], turns: Turns | None) -> None:
+        self._streaming, self._inner, self._turns = streaming, inner, turns
         self._broken: str | None = None
         self.collector: Collector | None = None
         """Hears of each batch."""
@@ -152,11 +180,21 @@ class StreamPass:
         return batch
 
     def _take(self) -> Answer:
-        return Answer(0, next(self._inner), [])
+        answer = Answer(0, next(self._inner), [])
+        if self._turns is not None:
+            self._turns.took()
+        return answer
 
-    def _arrived(self, held: int) -> bool:  # noqa: ARG002 - of several workers, whose turn it is is known to torch alone
-        """Whether the next batch could be taken without waiting, as far as can be told."""
-        return self._streaming.loader.num_workers == 1 and has_arrived(self._inner)
+    def _arrived(self, held: int) -> bool:  # noqa: ARG002 - what was taken is counted already
+        """Whether the next batch could be taken without waiting, as far as can be told: it may be a moment before it does.
+
+        Where the stream of a worker has ended, torch passes it over (_workers_status, a private name of torch's): then whose
+        turn it is is known to torch alone.
+        """
+        if not getattr(self._streaming.loader, "in_order", True):
+            return has_arrived(self._inner)
+        going = getattr(self._inner, "_workers_status", ())  # a contract that tests/feed/test_streaming.py proves
+        return self._turns is not None and len(going) > 0 and all(going) and self._turns.has_made()
 
     def _lost(self, error: Exception) -> WorkerLost | None:
         """What an error says about a worker; None where it is about something else."""

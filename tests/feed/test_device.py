@@ -14,7 +14,7 @@ import pytest
 import torch
 from fakecuda import LateCard
 from helpers import encoded, packed, photo
-from loading import At, Calls, Flow, Numbers, Raise, Raises, equal, remains, settled
+from loading import At, Calls, Flow, Numbers, Raise, Raises, equal, remains, settled, settles
 from torch.utils.data.datapipes.iter import IterableWrapper
 from torchvision import transforms
 
@@ -284,6 +284,17 @@ def test_streams(workers):
     expected = list(DataLoader(Flow(12, 0.1), 3, num_workers=workers))
     found_ = list(on(LateCard(), DataLoader(Flow(12, 0.1), 3, num_workers=workers, device="cuda")))
     assert equal(found_, expected)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_batches_of_streams_are_moved_ahead_of_their_turn(workers):
+    passes = iter(on(LateCard(), DataLoader(Flow(60, 0.1), 3, num_workers=workers, device="cuda")))
+    torchs = passes._inner
+    next(passes)
+    for _ in range(4):
+        assert settles(lambda: torchs._data_queue.qsize() == torchs._tasks_outstanding)  # all that workers may make
+        next(passes)
+        assert len(passes.conveyor) > 0
 
 
 def test_an_index_comes_with_its_batch():

@@ -1,11 +1,10 @@
 import os
 import sys
-import time
 import types
 import warnings
-from collections.abc import Callable
 
 import torch
+from loading import settles
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import default_collate
 
@@ -97,11 +96,3 @@ def test_what_workers_have_sent_is_seen_without_taking_it():
         assert settles(lambda: has_arrived(batches))
         assert next(batches) == number
     assert not has_arrived(batches) and not has_arrived(iter(InnerLoader(range(3), None)))  # type: ignore[arg-type]
-
-
-def settles(is_true: Callable[[], bool]) -> bool:
-    """Whether something becomes true."""
-    ends = time.monotonic() + 30
-    while not is_true() and time.monotonic() < ends:
-        time.sleep(0.005)
-    return is_true()

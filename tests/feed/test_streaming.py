@@ -6,14 +6,17 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from loading import TORCHS_NOISE, NoCollector, Raises, own_temporary_folder, remains, settled
+from loading import TORCHS_NOISE, NoCollector, Raises, own_temporary_folder, remains, settled, settles
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import IterableDataset, get_worker_info
 
+from fastfeed.feed.inner import HAS_IN_ORDER, has_arrived
 from fastfeed.feed.loader import DataLoader
 from fastfeed.feed.streaming import Streaming
 
@@ -114,6 +117,55 @@ def test_batches_are_torchs_with_persistent_workers_too():
         theirs: Any = TorchDataLoader(Parts(), 4, num_workers=workers, persistent_workers=persistent)
         for _ in range(3):
             assert [batch.tolist() for batch in ours] == [batch.tolist() for batch in theirs]
+
+
+class Waits:
+    """A sample that is not there before a file is."""
+
+    def __init__(self, gate: Path) -> None:
+        self.gate = gate
+
+    def __call__(self) -> None:
+        while not self.gate.exists():
+            time.sleep(0.005)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_batch_that_is_made_is_seen_without_waiting_for_it(workers, persistent):
+    """It is not once a stream has ended: whose turn it is is unknown then."""
+    streaming = Streaming(DataLoader(Parts(), 4, num_workers=workers, persistent_workers=persistent))
+    for _ in range(2 if persistent else 1):
+        passed = iter(streaming)
+        for _ in range(12):
+            assert settles(partial(passed._arrived, 0))
+            passed._take()
+        assert len(list(passed)) == (4 if workers == 1 else 6)
+        assert not passed._arrived(0)
+
+
+def test_others_batches_do_not_count_before_their_turn(tmp_path):
+    """Worker 1 waits with its first sample; worker 2 is far."""
+    streaming = Streaming(DataLoader(Parts(1, Waits(tmp_path / "gate")), 4, num_workers=3))
+    passed = iter(streaming)
+    assert settles(lambda: passed._arrived(0))
+    passed._take()
+    assert settles(lambda: has_arrived(passed._inner)) and not passed._arrived(0)
+    (tmp_path / "gate").touch()
+    assert settles(lambda: passed._arrived(0)) and passed._take().data.tolist() == [1, 4, 7, 10]
+
+
+@pytest.mark.skipif(not HAS_IN_ORDER, reason="this torch has no in_order")
+def test_as_they_come_any_batch_counts(tmp_path):
+    streaming = Streaming(DataLoader(Parts(0, Waits(tmp_path / "gate")), 4, num_workers=2, in_order=False))
+    passed = iter(streaming)
+    assert settles(lambda: passed._arrived(0)) and passed._take().data.tolist() == [1, 3, 5, 7]
+    (tmp_path / "gate").touch()
+    assert len(list(passed)) == 15
+
+
+def test_without_workers_nothing_is_made_ahead():
+    assert not iter(Streaming(DataLoader(Parts(), 4, num_workers=0)))._arrived(0)
 
 
 def test_nothing_is_left_of_a_pass_that_is_dropped():
