@@ -9,6 +9,7 @@ import os
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +20,7 @@ from torch.utils.data import Dataset, default_collate, get_worker_info
 
 from fastfeed.feed.decode.whole import Begin, MakesBatches, Memory, Unfinished, WholeBatch
 from fastfeed.feed.lastaxis import channels_last, memory_with_channels_last
-from fastfeed.feed.naming import plain_index
+from fastfeed.feed.naming import plain_index, sample_name
 from fastfeed.feed.passage import Passage
 from fastfeed.feed.pickling import unpicklable
 from fastfeed.feed.recording import Log, Recording
@@ -28,6 +29,7 @@ from fastfeed.feed.splitting import whole_of
 from fastfeed.feed.tasks import BatchTask
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.timing import Answer, BatchTimes, Clock, Recorded
+from fastfeed.feed.unlike import tell_unlike
 from fastfeed.feed.workers import DONE, WHOLE, Whereabouts, end_with, leave_stack, leave_to_parent
 from fastfeed.trace import reading_epoch
 
@@ -217,6 +219,7 @@ class Fetcher:
                     seeds.apply(f"batch of {plain_index(next(iter(task.indices), 0))}")
                 collated = self.rules.batch_transform(collated)
         except Exception as error:  # noqa: BLE001 - any fault of user code is reported with its batch
+            tell_unlike(error, samples, lambda at: sample_name(self.dataset, self._fetched(task, failures)[at][1]))
             return self._failure(error, None, stage, count=count)
         wrong = None if self.worker == MAIN else unpicklable(collated)
         return collated if wrong is None else self._whose(task, samples, wrong, failures)
@@ -320,6 +323,13 @@ class Fetcher:
             self.original = error
         return replace(Failure.of(error, index, stage, self.worker), count=count, position=position)
 
+    def _fetched(self, task: BatchTask, failures: list[Failure]) -> list[tuple[int, Any]]:
+        """Position and index of each sample of a batch: without those left out, and where one stands in, the other's index."""
+        tries, other = Counter(failure.position for failure in failures), self.rules.replace
+        if other is None:
+            return [(at, index) for at, index in enumerate(task.indices) if at not in tries]
+        return [(at, other(i, task.epoch, tries[at] - 1) if at in tries else i) for at, i in enumerate(task.indices)]
+
     def _at(self, position: int) -> None:
         if self.whereabouts is not None and self.worker != MAIN:
             self.whereabouts.at(self.worker, position)
@@ -329,10 +339,9 @@ class Fetcher:
         index, position = task.indices, 0
         if self.rules.batched:
             index = None
-            left_out = {failure.position for failure in failures} if self.rules.on_error == "skip" else set()
-            asked = [pair for pair in enumerate(task.indices) if pair[0] not in left_out]
-            if isinstance(samples, list | tuple) and len(samples) == len(asked):
-                found = (pair for pair, sample in zip(asked, samples, strict=True) if unpicklable(sample) is not None)
+            fetched = self._fetched(task, failures)
+            if isinstance(samples, list | tuple) and len(samples) == len(fetched):
+                found = (pair for pair, sample in zip(fetched, samples, strict=True) if unpicklable(sample) is not None)
                 position, index = next(found, (0, None))
         try:
             msg = f"{wrong}; a worker process cannot send it to the main process"

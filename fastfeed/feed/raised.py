@@ -32,7 +32,7 @@ def raised(failure: Failure, dataset: Any, batch: int, original: Exception | Non
     else:
         who = f"batch {batch} ({failure.stage} of {failure.count} samples)"
     head = f"Caught {failure.kind} {where}, {who}"
-    trace = f"Original {failure.trace}" if original is None else ""
+    trace = f"Original {failure.trace}" if original is None else "\n".join(getattr(original, "__notes__", ()))
     msg = f"{head}: {failure.message}" + (f"\n{trace}" if trace else "")
     kind = _found(failure.importable)
     error = None if kind is None else _built(kind, msg, failure, head)

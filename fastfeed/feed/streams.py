@@ -17,6 +17,7 @@ from fastfeed.feed.passage import Passage
 from fastfeed.feed.pickling import unpicklable
 from fastfeed.feed.threads import WorkerThreads
 from fastfeed.feed.timing import size_of
+from fastfeed.feed.unlike import tell_unlike
 from fastfeed.feed.workers import DONE, Whereabouts, end_with, leave_stack, leave_to_parent
 
 FIRST_SAMPLES = 3
@@ -212,6 +213,7 @@ class StreamCollate:
             msg = "the collate function raised StopIteration"
             raise RuntimeError(msg) from error
         except Exception as error:  # the same
+            tell_unlike(error, samples, "sample {} of the batch".format)
             _tell(error, "collate of a batch of the stream")
             raise
         wrong = None if get_worker_info() is None else unpicklable(batch)
