@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastfeed.feed.naming import indices_text, sample_name
+from fastfeed.feed.obstacles import imports_unguarded
 from fastfeed.feed.tasks import TaskOrder
 from fastfeed.feed.workers import NOT_BEGUN, Workers
 
@@ -34,10 +35,11 @@ class Crew:
         workers: The workers; None where there are none.
         order: What they fetch.
         dataset: The user's.
+        context: How they are started: the loader's multiprocessing_context.
     """
 
-    def __init__(self, workers: Workers | None, order: TaskOrder, dataset: Any) -> None:  # noqa: ANN401 - any dataset
-        self.workers, self._order, self._dataset = workers, order, dataset
+    def __init__(self, workers: Workers | None, order: TaskOrder, dataset: Any, context: Any = None) -> None:  # noqa: ANN401
+        self.workers, self._order, self._dataset, self._context = workers, order, dataset, context
         self.told: set[int] = set()
         """Workers whose end was told."""
         if workers is not None:
@@ -95,10 +97,12 @@ class Crew:
         lines, stacks = [], []
         named = self.named(error)
         self.told.update(named)
-        for worker in named or range(self.workers.count):
+        meant = named or range(self.workers.count)
+        for worker in meant:
             lines.append(f"worker {worker} was {self.doing(worker)}")
             stacks.append(self.workers.stack_of(worker) if self.workers.busy_seconds(worker) is not None else "")
-        hint = "" if "timed out" in text else f". {_HINT}"
+        unguarded = imports_unguarded(self._context) if all(self.workers.at(one)[0] == NOT_BEGUN for one in meant) else None
+        hint = f". {unguarded}" if unguarded else "" if "timed out" in text else f". {_HINT}"
         lost = WorkerLost("\n".join([f"{text}: {'; '.join(lines)}{hint}", *filter(None, stacks)]))
         lost.__cause__ = error
         return lost

@@ -140,7 +140,8 @@ class Engine:
             persistent_workers=options.persistent_workers, pin_memory_device=options.pin_memory_device,
             **in_order_option(in_order=options.in_order),
         )  # fmt: skip
-        return Made(loader, fetcher, order, Crew(workers, order, self.dataset), options, rules)
+        crew = Crew(workers, order, self.dataset, options.multiprocessing_context)
+        return Made(loader, fetcher, order, crew, options, rules)
 
     def forget(self, made: Made) -> None:
         """Its workers cannot be used again."""

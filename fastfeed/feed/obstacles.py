@@ -5,6 +5,8 @@ torch; where the number is left to us, nothing must fail that works in the main 
 """
 
 import ast
+import multiprocessing
+import os
 import sys
 import tokenize
 from collections.abc import Mapping
@@ -13,10 +15,12 @@ from typing import Any
 
 import torch
 
+from fastfeed.errors import UsageError
 from fastfeed.feed.generators import within
 from fastfeed.feed.pickling import unsendable
 
 _MAIN = "__main__"
+GUARD = 'if __name__ == "__main__":'
 
 
 def tensors_on(dataset: Any, device: str) -> str | None:  # noqa: ANN401 - any dataset
@@ -67,3 +71,41 @@ def is_guarded(main: ModuleType | None) -> bool | None:
         return None
     tests = (part for node in ast.walk(tree) if isinstance(node, ast.If) for part in ast.walk(node.test))
     return any(isinstance(part, ast.Name) and part.id == "__name__" for part in tests)
+
+
+def start_method(given: Any) -> str:  # noqa: ANN401 - a name, a context, or None
+    """How workers are started.
+
+    Args:
+        given: A loader's multiprocessing_context.
+    """
+    return given if isinstance(given, str) else str((given or multiprocessing).get_start_method())
+
+
+def imports_unguarded(given: Any) -> str | None:  # noqa: ANN401 - a name, a context, or None
+    """Why workers cannot start, and what helps, where they import a main module without a guard; None where they do not.
+
+    Args:
+        given: A loader's multiprocessing_context.
+    """
+    method, main = start_method(given), sys.modules.get(_MAIN)
+    if method == "fork" or is_guarded(main) is not False:
+        return None
+    name = os.path.basename(str(getattr(main, "__file__", _MAIN)))
+    return f"{method} imports {name} anew in each worker: what it does has to be under {GUARD}"
+
+
+def prove_is_not_starting(given: Any) -> None:  # noqa: ANN401 - a name, a context, or None
+    """Whether this process may start workers: not while it is started as one, when it imports the script.
+
+    Args:
+        given: A loader's multiprocessing_context.
+
+    Raises:
+        UsageError: It may not. multiprocessing would say so too, without a word of what to do in a training script.
+    """
+    # _inheriting is a private name of multiprocessing, and what its own check looks at: tests/feed/test_obstacles.py proves it
+    if not getattr(multiprocessing.current_process(), "_inheriting", False) or start_method(given) == "fork":
+        return
+    msg = "this process is being started as a worker, and the script that it imports for that starts workers itself"
+    raise UsageError(msg, hint=f"Put what the script does under {GUARD}")

@@ -16,7 +16,7 @@ from torch.utils.data import IterableDataset, TensorDataset
 from fastfeed.feed.cachestats import cache_stats, filled_behind
 from fastfeed.feed.ceilings import Option, SizingFacts, StartMethod, WorkerRequest
 from fastfeed.feed.decode.whole import Tells
-from fastfeed.feed.obstacles import against_sending, is_guarded, tensors_on
+from fastfeed.feed.obstacles import against_sending, is_guarded, prove_is_not_starting, tensors_on
 from fastfeed.feed.passage import Passage, can_start, passage_of
 from fastfeed.feed.sizing import WorkerPlan, plan_workers
 from fastfeed.feed.splitting import behind_views
@@ -240,6 +240,7 @@ class PlannedLoader:
     dataset: Any
     collate_fn: Any
     worker_init_fn: Any
+    multiprocessing_context: Any
     num_workers: int
     prefetch_factor: int | None
     persistent_workers: bool
@@ -283,8 +284,14 @@ class PlannedLoader:
         return (*left, *([] if stats is None else [str(stats)]))
 
     def look_for_obstacles(self) -> None:
-        """Before the first workers are started that were decided on: whether dataset and functions can go to them."""
+        """Before the first workers are started that were decided on: whether dataset and functions can go to them.
+
+        Raises:
+            UsageError: This process is being started as a worker itself.
+        """
         plan = self._plan
+        if self.num_workers:
+            prove_is_not_starting(self.multiprocessing_context)
         if self._looked or not plan.decided or not 0 < self.num_workers == plan.num_workers:
             return
         self._looked = True

@@ -5,7 +5,6 @@ all batches of the earlier crew come before those of the later one, and each is 
 """
 
 import logging
-import multiprocessing
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from fastfeed.feed.ahead import Ahead
 from fastfeed.feed.crew import Crew
 from fastfeed.feed.fetch import Fetcher, FetchRules
 from fastfeed.feed.inner import InnerLoader, InnerOptions
+from fastfeed.feed.obstacles import start_method
 from fastfeed.feed.tasks import Handover, TaskOrder
 
 LOG = logging.getLogger("fastfeed.loader")
@@ -39,9 +39,7 @@ class Made:
     def start_method(self) -> str:
         """How workers are started, or would be."""
         given = self.loader.multiprocessing_context if self.options.num_workers else self.options.multiprocessing_context
-        if isinstance(given, str):
-            return given
-        return str((given or multiprocessing).get_start_method())
+        return start_method(given)
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from fastfeed.feed.ceilings import (
     ceilings,
 )
 from fastfeed.feed.costs import Decision, costs
+from fastfeed.feed.obstacles import GUARD
 from fastfeed.units import format_count
 
 PREFETCH_FACTOR = 2
@@ -228,8 +229,10 @@ def _gate(facts: SizingFacts) -> tuple[Gate, str] | None:
         )
     if facts.start_method != "fork":
         if facts.guarded_main is False:
-            guard = 'if __name__ == "__main__":'
-            return "main", f"{facts.start_method} imports the main module anew in each worker, and it has no {guard}"
+            return (
+                "main",
+                f"{facts.start_method} imports the main module anew in each worker, and what it does is not under {GUARD}",
+            )
         if facts.unpicklable:
             return "pickle", f"{facts.start_method} gives each worker a pickle of what it needs, and {facts.unpicklable}"
     return None

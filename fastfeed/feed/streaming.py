@@ -29,10 +29,11 @@ class StreamCrew(Crew):
     Args:
         workers: The workers; None where there are none.
         dataset: The user's.
+        context: As Crew's.
     """
 
-    def __init__(self, workers: Workers | None, dataset: Any) -> None:  # noqa: ANN401 - any dataset
-        super().__init__(workers, TaskOrder((), batched=False), dataset)
+    def __init__(self, workers: Workers | None, dataset: Any, context: Any = None) -> None:  # noqa: ANN401 - any dataset
+        super().__init__(workers, TaskOrder((), batched=False), dataset, context)
 
     def doing(self, worker: int) -> str:
         """Which sample of its stream a worker is at."""
@@ -57,7 +58,7 @@ class Streaming:
         self.workers = Workers(count, stacks=hang_seconds > 0 or loader.timeout > 0) if count else None
         self.beginnings = Beginnings(count) if count > 1 else None
         self.hang_seconds = hang_seconds
-        self.crew = StreamCrew(self.workers, loader.dataset)
+        self.crew = StreamCrew(self.workers, loader.dataset, loader.multiprocessing_context)
         progress = Progress(None if self.workers is None else self.workers.whereabouts, self.beginnings)
         init = None if self.workers is None else StreamInit(loader.worker_init_fn, self.workers.stack_paths, passage)
         transform = getattr(loader, "batch_transform", None)  # torch's own has none

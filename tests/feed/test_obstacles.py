@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import multiprocessing
+import os
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from loading import Calls, Numbers, printed
 from torch.utils.data import Dataset
 
 from fastfeed.feed.loader import DataLoader
-from fastfeed.feed.obstacles import against_sending, is_guarded, tensors_on
+from fastfeed.feed.obstacles import against_sending, imports_unguarded, is_guarded, tensors_on
 
 SPAWN: Any = {"multiprocessing_context": "spawn"}
 
@@ -176,6 +177,50 @@ def test_a_script_without_a_guard_is_read_without_workers(tmp_path):
     ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, cwd=Path(__file__).parents[2])
     found, gate, why = json.loads(ended.stdout)
     assert (found, gate) == ([[0, 1], [2, 3]], "main") and "spawn imports the main module anew" in why
+
+
+WITH_WORKERS = """
+import sys
+from fastfeed.feed.loader import DataLoader
+from loading import Flow, Numbers
+list(DataLoader({dataset}, 4, num_workers=1, multiprocessing_context="{method}"))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("dataset", "method"), [("Numbers(7)", "spawn"), ("Numbers(7)", "forkserver"), ("Flow(4, 0.1)", "spawn")]
+)
+def test_a_script_without_a_guard_is_told_what_to_do(tmp_path, dataset, method):
+    """By each worker, and by the loop that waits for it."""
+    script = tmp_path / "train.py"
+    script.write_text(WITH_WORKERS.format(dataset=dataset, method=method))
+    path = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2])])
+    ended = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert ended.returncode == 1
+    assert "UsageError: this process is being started as a worker, and the script that it imports" in ended.stderr
+    assert "bootstrapping phase" not in ended.stderr
+    (said,) = [line for line in ended.stderr.splitlines() if line.startswith("fastfeed.feed.crew.WorkerLost: ")]
+    assert said.endswith(
+        f'. {method} imports train.py anew in each worker: what it does has to be under if __name__ == "__main__":'
+    )
+
+
+def test_of_forked_workers_no_guard_is_asked(monkeypatch, tmp_path):
+    script = ModuleType("__main__")
+    script.__file__ = str(tmp_path / "train.py")
+    (tmp_path / "train.py").write_text("main()\n")
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    assert imports_unguarded("fork") is None and imports_unguarded(multiprocessing.get_context("fork")) is None
+    why = imports_unguarded("spawn")
+    assert why is not None and why.startswith("spawn imports train.py anew")
 
 
 def module(path: Path, text: str, name: str = "main") -> ModuleType:
