@@ -38,6 +38,8 @@ RECHECK_EVERY, LEAST_RECHECKS = 199, 8
 class CachedDataset(Tells, Dataset[Any]):
     """A dataset whose samples are kept up to a part of their making; see cached(), which makes it.
 
+    What else the dataset has under a public name (classes, class_to_idx, targets) is read there.
+
     Args:
         dataset: Any map-style dataset.
         upto: As cached().
@@ -66,6 +68,18 @@ class CachedDataset(Tells, Dataset[Any]):
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute
+        """What the dataset has, for names that this object has not. Called by Python after it has looked here.
+
+        Raises:
+            AttributeError: The dataset has no such attribute either; or the name is private, or the dataset is not there yet,
+                as while an object is copied or unpickled.
+        """
+        if name.startswith("_") or "dataset" not in self.__dict__:
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(msg, name=name, obj=self)
+        return getattr(self.dataset, name)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"dataset": self.dataset, "upto": self.upto, "cache": self.cache}

@@ -3,6 +3,7 @@
 Long, and whole: all tests keep samples of the same few datasets below, which count how often they make one.
 """
 
+import copy
 import logging
 import os
 import pickle
@@ -24,6 +25,7 @@ import fastfeed
 from fastfeed import DataLoader
 from fastfeed.errors import UsageError
 from fastfeed.feed import keeping
+from fastfeed.feed.naming import sample_name
 from fastfeed.feed.prefix import TRIALS
 from fastfeed.store.cachelist import caches
 from fastfeed.trace import reading_epoch
@@ -416,3 +418,42 @@ def test_packed_photos_and_their_cache_together(tmp_path: Path, place: Path):
         assert (f"cache in {place}" in str(loader.plan)) == (dataset is kept)
         batches.append([image.tolist() for image, _ in loader])
     assert batches[0] == batches[1] == batches[2]
+
+
+# ---------------------------------------------------------------------------------------------------- attributes
+class Labelled(Heavy):
+    """With what code written for torchvision asks for."""
+
+    classes = ("even", "odd")
+    _secret = 3
+
+    @property
+    def targets(self) -> list[int]:
+        return [index % 2 for index in range(len(self))]
+
+
+def test_attributes_of_the_dataset_are_read_there(tmp_path: Path, place: Path):
+    kept = fastfeed.cached(Labelled(tmp_path / "log"), cache="8MiB", cache_dir=place, upto="sample")
+    assert kept.classes == ("even", "odd") and kept.targets[:3] == [0, 1, 0] and kept.factor == 2
+    assert kept.cache is not kept.dataset and kept.upto == "sample"  # its own come first
+    for name in ("_secret", "class_to_idx", "__getitems__"):
+        assert not hasattr(kept, name)
+    with pytest.raises(AttributeError, match="'Labelled' object has no attribute 'class_to_idx'"):
+        _ = kept.class_to_idx
+    with pytest.raises(AttributeError, match="'CachedDataset' object has no attribute '_secret'"):
+        _ = kept._secret
+    for other in (pickle.loads(pickle.dumps(kept)), copy.copy(kept), copy.deepcopy(kept)):
+        assert other.classes == ("even", "odd") and values([other[5]]) == [10]
+
+
+def test_an_object_that_is_not_made_yet_has_no_attributes():
+    """Python asks for __setstate__ and others of such a one."""
+    empty = keeping.CachedDataset.__new__(keeping.CachedDataset)
+    for name in ("dataset", "classes"):
+        with pytest.raises(AttributeError, match=f"'CachedDataset' object has no attribute '{name}'"):
+            getattr(empty, name)
+
+
+def test_samples_are_called_as_their_dataset_calls_them(tmp_path: Path, place: Path):
+    kept = fastfeed.cached(fastfeed.open(pack_photos(tmp_path)), cache="8MiB", cache_dir=place, upto="sample")
+    assert kept.classes and sample_name(kept, 0).startswith("sample 0 (key '")
