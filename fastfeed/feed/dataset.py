@@ -373,7 +373,7 @@ class PackedDataset(Selectable, ImageField, KeepsReads, Dataset[Any]):
 
     def __repr__(self) -> str:
         archive = self._archive
-        classes = "" if archive.classes is None else f", {len(archive.classes)} classes"
+        classes = "" if archive.classes is None else f", {format_count(len(archive.classes), 'class', 'classes')}"
         some = "" if self.selection is None else f"{len(self):,} of "
         extras = "".join(f"; {table.report}" for table in self.extras)
         samples = f"{some}{format_count(len(archive), 'sample')} of {'+'.join(self.fields or ())}"

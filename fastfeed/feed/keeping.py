@@ -18,6 +18,7 @@ from fastfeed.feed.caching import CacheWish, lease_of
 from fastfeed.feed.decode.whole import Tells
 from fastfeed.feed.fillingapart import FillingApart
 from fastfeed.feed.fingerprint import Fingerprint
+from fastfeed.feed.inwords import dataset_text
 from fastfeed.feed.keptahead import Ahead
 from fastfeed.feed.origins import file_facts, named_facts, versions
 from fastfeed.feed.prefix import made, parts_of, prove
@@ -28,7 +29,7 @@ from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, no_cache, 
 from fastfeed.store.filling import Filled
 from fastfeed.store.shelf import Shelf
 from fastfeed.trace import count, epoch_read
-from fastfeed.units import format_size
+from fastfeed.units import format_count, format_size
 
 LOG = logging.getLogger("fastfeed.cache")
 RECHECK_EVERY, LEAST_RECHECKS = 199, 8
@@ -68,6 +69,12 @@ class CachedDataset(Tells, Dataset[Any]):
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+    def __repr__(self) -> str:
+        if "_shelf" not in self.__dict__:  # its constructor has not ended: an error's traceback may show it
+            return object.__repr__(self)
+        kept = "nothing is kept" if self._shelf is None else f"{_told(self.upto)} are kept in {self.cache.folder!r}"
+        return f"{type(self).__name__}({dataset_text(self.dataset)}, {kept})"
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute
         """What the dataset has, for names that this object has not. Called by Python after it has looked here.
@@ -226,6 +233,13 @@ class CachedDataset(Tells, Dataset[Any]):
     def _give_up(self, why: str) -> None:
         self._shelf = None
         LOG.warning("%s; samples are made without it", why)
+
+
+def _told(upto: str | int) -> str:
+    """What is kept, in words."""
+    if isinstance(upto, int):
+        return f"samples after {format_count(upto, 'step')} of their transform"
+    return "samples" if upto == "sample" else "samples before their transform"
 
 
 def _is_still(sample: Any, data: bytearray) -> bool:  # noqa: ANN401

@@ -24,6 +24,7 @@ from fastfeed.feed.faults import ErrorCaps, Replacement, pool_of, prove_policy
 from fastfeed.feed.fetch import FetchRules
 from fastfeed.feed.indexed import IndexedPass
 from fastfeed.feed.inner import InnerOptions, in_order_option
+from fastfeed.feed.inwords import loader_text
 from fastfeed.feed.judged import Judges
 from fastfeed.feed.planning import PlannedLoader, planner_of, raise_descriptors, request_of
 from fastfeed.feed.position import RESUMPTION, Position, PositionedLoader
@@ -307,6 +308,9 @@ class DataLoader(TorchDataLoader[Any], PlannedLoader, PositionedLoader):  # torc
         length = super().__len__()
         self._length_asked = True
         return length
+
+    def __repr__(self) -> str:
+        return loader_text(self)
 
     def _inner_options(self) -> InnerOptions:
         workers = 0 if self._alone else self.num_workers
