@@ -14,6 +14,7 @@ from fastfeed.archive.dataset import Archive
 from fastfeed.archive.index import MEMBER
 from fastfeed.archive.tars import TarSet
 from fastfeed.config import Cache
+from fastfeed.errors import UsageError
 from fastfeed.feed.splitting import wanted_of
 from fastfeed.store.cached import BLOCK_BYTES, CachedStore, block_count
 from fastfeed.store.cachedfiles import CachedFileReader
@@ -42,6 +43,11 @@ class KeepsReads:
     """Fields that are read."""
 
     @property
+    def home(self) -> str | None:
+        """The folder in which all is the dataset's own, so that no cache may lie there; None where files are named singly."""
+        raise NotImplementedError
+
+    @property
     def positions(self) -> NDArray[np.int64]:
         """Position in the packed dataset of each sample; int64, shape (samples,)."""
         raise NotImplementedError
@@ -57,7 +63,11 @@ class KeepsReads:
 
         Returns:
             What was decided. Where there is a cache already, it is that one; another wish is told to come too late.
+
+        Raises:
+            UsageError: The place lies in the dataset.
         """
+        prove_place(asked, self.home)
         known = self.cache
         if known is None or (known.folder is None and known.asked != asked):
             self._reader, self.cache = joined(self._reader, self._archive, plan_for(self._archive, asked))
@@ -92,6 +102,25 @@ def _cached_behind(reader: Reader) -> CachedStore | CachedFileReader | None:
     """What keeps what is read; None where nothing does."""
     behind = reader.store if isinstance(reader, MemberReader) else reader
     return behind if isinstance(behind, CachedStore | CachedFileReader) else None
+
+
+def prove_place(asked: Cache, home: str | None) -> None:
+    """Whether a cache may lie where it was asked for.
+
+    Args:
+        asked: How much, and where.
+        home: The folder in which all is the dataset's own; None where there is none.
+
+    Raises:
+        UsageError: It would lie in that: whoever lists the dataset's files would find those of the cache among them.
+    """
+    if asked.place is None or home is None:
+        return
+    place, folder = os.path.realpath(asked.place), os.path.realpath(home)
+    if os.path.commonpath([place, folder]) == folder:
+        msg = "the cache would lie in the folder of the dataset, among its files"
+        hint = "Give another folder, or leave cache_dir out: then it is /dev/shm, $SLURM_TMPDIR or $TMPDIR."
+        raise UsageError(msg, expected=f"cache_dir outside of {home}", got=asked.place, hint=hint)
 
 
 def plan_for(catalog: Catalog, asked: Cache) -> CachePlan:

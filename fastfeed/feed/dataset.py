@@ -75,7 +75,7 @@ class PackedDataset(Selectable, ImageField, KeepsReads, Dataset[Any]):
         ShardDamaged: A shard is missing or has the wrong size.
         SourceError: A table in extra.
         UsageError: A field, column or decoder that there is not, a transform that fits no sample, a table that cannot be
-            joined, or a skip list that names no sample.
+            joined, a skip list that names no sample, or a cache in the dataset's own folder.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - ImageFolder's order, then ours
@@ -109,6 +109,8 @@ class PackedDataset(Selectable, ImageField, KeepsReads, Dataset[Any]):
         self.notes: tuple[str, ...] = ()
         """What was decided or found at opening, in sentences."""
         asked = cache_config(cache, cache_dir)
+        if asked is not None:
+            caching.prove_place(asked, self.home)
         catalog, reader = self._load()
         catalog.prove()
         self.cache = None if asked is None else caching.plan_for(catalog, asked)
@@ -125,6 +127,11 @@ class PackedDataset(Selectable, ImageField, KeepsReads, Dataset[Any]):
     """__getitems__ makes its samples one after another, in the order asked for."""
     _made_anew = "the dataset was packed anew"
     _no_classes = "this dataset has no classes: it was packed from neither class folders nor a column of labels"
+
+    @property
+    def home(self) -> str | None:
+        """The folder in which all is the dataset's own; None where its files are named singly."""
+        return self.path
 
     def _load(self) -> tuple[Catalog, Reader]:
         """What the samples are, and what reads them; by path, in every process anew."""

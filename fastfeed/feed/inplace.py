@@ -52,6 +52,11 @@ class TarDataset(PackedDataset):
     _made_anew = "the tars were indexed anew"
     _no_classes = "tars hold class numbers (.targets, where each sample has a cls), but no class names"
 
+    @property
+    def home(self) -> str | None:
+        """None: what else lies beside tars is not looked at."""
+        return None
+
     def _load(self) -> tuple[Catalog, Reader]:
         tars = TarSet(self.index_path, self.path)
         return tars, MemberReader(tars, store_of(tars))
@@ -82,6 +87,10 @@ class Recipe(Protocol):
     def root(self) -> str:
         """The folder below which they lie."""
 
+    @property
+    def home(self) -> str | None:
+        """The same, where each file in it is looked at; None where they are named singly."""
+
     def files(self) -> PlainFiles:
         """List the files and read them as samples."""
 
@@ -108,6 +117,11 @@ class FileDataset(PackedDataset):
         self.notes += self._files.why
 
     _no_classes = "these files have no classes: they neither lie in class folders nor are listed with labels"
+
+    @property
+    def home(self) -> str | None:
+        """The folder that is listed; None where a table names the files."""
+        return self.recipe.home
 
     def _load(self) -> tuple[Catalog, Reader]:
         return self._files, FileReader(self._files)

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from fastfeed.config import Cache, cache_config
 from fastfeed.errors import UsageError
-from fastfeed.feed.caching import CacheWish, lease_of
+from fastfeed.feed.caching import CacheWish, KeepsReads, lease_of, prove_place
 from fastfeed.feed.decode.whole import Tells
 from fastfeed.feed.fillingapart import FillingApart
 from fastfeed.feed.fingerprint import Fingerprint
@@ -23,6 +23,7 @@ from fastfeed.feed.keptahead import Ahead
 from fastfeed.feed.origins import file_facts, named_facts, versions
 from fastfeed.feed.prefix import made, parts_of, prove
 from fastfeed.feed.samplecode import Unkeepable, decoded, encoded
+from fastfeed.feed.splitting import folder_of
 from fastfeed.store import cached as counters
 from fastfeed.store.cachefolder import CacheUnusable
 from fastfeed.store.cacheplan import CachePlan, cache_name, facts_of, no_cache, plan_cache
@@ -285,7 +286,8 @@ def cached(
             files, in which a file that is replaced is seen.
 
     Raises:
-        UsageError: There is no such part, or it cannot be kept, for the reason that it says.
+        UsageError: There is no such part, or it cannot be kept, for the reason that it says; or it would be kept in the
+            dataset's own folder.
     """
     asked = cache_config(cache, cache_dir)
     if asked is None:
@@ -295,6 +297,7 @@ def cached(
         raise UsageError(
             msg, got=f"a {type(dataset).__name__}", hint="Of a folder or packed data: fastfeed.open(path, cache=...)."
         )
+    prove_place(asked, dataset.home if isinstance(dataset, KeepsReads) else folder_of(dataset))
     trial = _copied(dataset)
     sizes = prove(trial, parts_of(trial, upto))
     if not sizes:

@@ -34,6 +34,11 @@ class FolderRecipe:
     group: Group = "auto"
     hidden: bool = False
 
+    @property
+    def home(self) -> str:
+        """The folder: each file in it is looked at."""
+        return self.root
+
     def files(self) -> PlainFiles:
         """List the folder.
 
@@ -69,6 +74,11 @@ class ListRecipe:
     def root(self) -> str:
         """The folder below which the files lie."""
         return os.path.dirname(self.path) if self.folder is None else self.folder
+
+    @property
+    def home(self) -> None:
+        """None: only the files that the table names are looked at."""
+        return
 
     def files(self) -> PlainFiles:
         """Read the table, and look at each file that it names.

@@ -5,6 +5,7 @@ here: who has a dataset of its has loaded it. A function whose code is not the k
 """
 
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -81,6 +82,12 @@ def path_of(dataset: Any, index: Any) -> str | None:  # noqa: ANN401 - any datas
     """The file of a sample of a folder of torchvision's; None for any other dataset."""
     base, index = behind_views(dataset, index)
     return None if _folder_module(base) is None else str(base.samples[index][0])
+
+
+def folder_of(dataset: Any) -> str | None:  # noqa: ANN401 - any dataset
+    """The folder of which a dataset of torchvision's makes a class of each folder in it; None for any other dataset."""
+    base, _ = behind_views(dataset)
+    return None if _folder_module(base) is None else os.fspath(base.root)
 
 
 def _is_known(function: Any, names: tuple[str, ...]) -> bool:  # noqa: ANN401

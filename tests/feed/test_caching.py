@@ -11,9 +11,10 @@ import pytest
 from caching import caches_in, folder_of, other_process
 from helpers import flip_bit, make_captioned, pack_photos, packed
 from tarring import pairs, write_tar, zstandarded
+from torchvision.datasets import ImageFolder
 
 import fastfeed
-from fastfeed.errors import ShardDamaged
+from fastfeed.errors import ShardDamaged, UsageError
 from fastfeed.feed.dataset import PackedDataset
 from fastfeed.store.cached import CachedStore
 from fastfeed.store.members import MemberReader
@@ -147,6 +148,41 @@ def test_a_cache_that_cannot_be_had_is_said_and_data_is_read_without(tmp_path: P
     assert dataset.cache is not None and dataset.cache.folder is None
     assert "may be entered by others" in str(dataset.cache) and "may be entered by others" in caplog.text
     assert dataset.told[-1] == str(dataset.cache)
+
+
+def test_no_cache_lies_in_the_folder_of_the_dataset(tmp_path: Path):
+    packed_there, photos = pack_photos(tmp_path), tmp_path / "photos"
+    (packed_there / "below").mkdir()
+    (tmp_path / "link").symlink_to(packed_there)
+    (tmp_path / "packed-beside").mkdir()
+    before = sorted(packed_there.rglob("*"))
+    for place in (packed_there, packed_there / ".fastfeed", packed_there / "below", tmp_path / "link"):
+        with pytest.raises(UsageError, match="the cache would lie in the folder of the dataset") as caught:
+            fastfeed.open(packed_there, cache="8MiB", cache_dir=place)
+        assert caught.value.got == str(place) and str(packed_there) in str(caught.value.expected)
+        with pytest.raises(UsageError, match="the cache would lie"):
+            fastfeed.DataLoader(fastfeed.open(packed_there), num_workers=0, cache="8MiB", cache_dir=place)
+    for dataset, place in [
+        (fastfeed.open(packed_there), packed_there), (fastfeed.open(photos), photos), (ImageFolder(str(photos)), photos),
+    ]:  # fmt: skip
+        with pytest.raises(UsageError, match="the cache would lie"):
+            fastfeed.cached(dataset, "sample", cache="8MiB", cache_dir=place)
+    with pytest.raises(UsageError, match="the cache would lie"):
+        fastfeed.open(photos, cache="8MiB", cache_dir=next(photos.iterdir()))
+    assert sorted(packed_there.rglob("*")) == before
+    beside = fastfeed.open(packed_there, cache="8MiB", cache_dir=tmp_path / "packed-beside")
+    assert beside.cache is not None and beside.cache.folder is not None
+
+
+@pytest.mark.filterwarnings("ignore:1 tar in")
+def test_a_cache_may_lie_beside_tars_and_beside_a_table(tmp_path: Path):
+    """Nobody looks at what else is there."""
+    write_tar(tmp_path / "plain.tar", pairs(5))
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "list.csv").write_text("file\na.txt\n")
+    for path in (tmp_path / "plain.tar", tmp_path / "list.csv"):
+        dataset = fastfeed.open(path, cache="8MiB", cache_dir=tmp_path)
+        assert dataset.cache is not None and dataset.cache.folder == str(tmp_path)
 
 
 def test_auto_on_a_local_disk_says_why_not(tmp_path: Path, place: Path, caplog):

@@ -14,7 +14,7 @@ from torchvision.datasets import DatasetFolder, ImageFolder
 from torchvision.datasets.folder import pil_loader
 from torchvision.transforms import v2
 
-from fastfeed.feed.splitting import behind_views, fetch_of, makes_samples_singly, path_of, wanted_of
+from fastfeed.feed.splitting import behind_views, fetch_of, folder_of, makes_samples_singly, path_of, wanted_of
 
 
 class Stages:
@@ -150,3 +150,9 @@ def test_other_datasets_are_asked_as_ever():
     dataset = Calls(lambda index: index + 5)
     assert fetch_of(dataset, Stages())(1) == 6
     assert fetch_of(Subset(dataset, [1]), Stages())(0) == 6
+
+
+def test_the_folder_of_a_dataset_is_known_where_it_makes_a_class_of_each_folder_in_it(odd):
+    folder = ImageFolder(str(odd))
+    assert folder_of(folder) == folder_of(Subset(folder, [1])) == str(odd)
+    assert folder_of([1, 2]) is None
