@@ -210,9 +210,8 @@ def read_record(path: str) -> Manifest | Group:
 
 
 def _nothing_there(path: str) -> NotADataset:
-    if path.lower().endswith((".tar", ".tar.gz", ".tgz", ".tar.zst")):
-        msg = f"{path} names tars, not a packed dataset"
-        return NotADataset(msg, hint=f"fastfeed index {path!r} says what is in them, and fastfeed.open({path!r}) reads them.")
+    if path.lower().endswith((".tar", ".tar.gz", ".tgz", ".tar.zst")) and (os.path.lexists(path) or _names_many(path)):
+        return _only_tars(path)
     if not os.path.isdir(path):
         what = "is not a folder" if os.path.exists(path) else "does not exist"
         return NotADataset(f"{path} {what}", hint="Give the folder that fastfeed pack wrote.")
@@ -233,6 +232,24 @@ def _nothing_there(path: str) -> NotADataset:
     few = ", ".join(below[:3]) + (f" (and {len(below) - 3} more)" if len(below) > 3 else "")  # noqa: PLR2004 - those shown
     hint = f"Below it are {few}." if below else "Make one with: fastfeed pack SRC DST."
     return NotADataset("no packed dataset is in this folder", path=path, hint=hint)
+
+
+def _names_many(path: str) -> bool:
+    return any(mark in path for mark in "*?[{")
+
+
+def _only_tars(path: str) -> NotADataset:
+    """Tars instead of a folder: shards of a dataset that is there, one that was taken out of its dataset, or tars of others."""
+    folder, name = os.path.split(os.path.abspath(path))
+    if os.path.isdir(os.path.join(folder, FOLDER)):
+        msg = f"{path} is a part of a packed dataset, whose index and checksums are for all of it"
+        return NotADataset(msg, hint=f"Give the folder: {folder!r}.")
+    msg = f"{path} names tars, not a packed dataset"
+    hint = f"fastfeed index {path!r} says what is in them and what is damaged (--checksums reads every byte), fastfeed audit "
+    hint += f"{path!r} looks at each sample, and fastfeed.open({path!r}) reads them."
+    if SHARD_NAME.fullmatch(name):
+        hint = f"If fastfeed pack wrote it, its checksums are in {FOLDER} where it came from: copy that along. Or: {hint}"
+    return NotADataset(msg, hint=hint)
 
 
 def datasets_in(path: str) -> list[str]:

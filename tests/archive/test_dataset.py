@@ -149,8 +149,29 @@ def test_f2_a_file_is_no_dataset(dataset):
     (dataset / "notes").write_text("")
     with pytest.raises(NotADataset, match=r"notes is not a folder"):
         read_record(str(dataset / "notes"))
-    with pytest.raises(NotADataset, match=r"set-000000\.tar names tars, not a packed dataset"):
-        read_record(str(dataset / "set-000000.tar"))
+
+
+def test_f2_a_shard_instead_of_its_folder(dataset):
+    for name in ("set-000000.tar", "*.tar"):
+        with pytest.raises(NotADataset) as caught:
+            read_record(str(dataset / name))
+        message = f"{dataset / name} is a part of a packed dataset, whose index and checksums are for all of it"
+        assert (caught.value.message, caught.value.hint) == (message, f"Give the folder: {str(dataset)!r}.")
+
+
+def test_f2_tars_without_an_index_beside_them(dataset, tmp_path):
+    alone = shutil.copy(dataset / "set-000000.tar", tmp_path)
+    other = shutil.copy(alone, tmp_path / "other.tar")
+    for path, begin in (
+        (str(alone), "If fastfeed pack wrote it, its checksums are in .fastfeed"),
+        (str(other), "fastfeed index"),
+    ):
+        with pytest.raises(NotADataset, match=r"\.tar names tars, not a packed dataset\. ") as caught:
+            read_record(path)
+        hint = str(caught.value.hint)
+        assert hint.startswith(begin) and f"fastfeed audit {path!r} looks at each sample" in hint
+    with pytest.raises(NotADataset, match=r"gone\.tar does not exist"):
+        read_record(str(tmp_path / "gone.tar"))
 
 
 def test_f2_an_empty_folder(tmp_path):
