@@ -75,6 +75,11 @@ class DeviceSide(Tells):
         self._levels = levels
 
     @property
+    def stays(self) -> bool:
+        """Whether batches are known to stay on the CPU: it was asked for, or the first batch has shown that there is no GPU."""
+        return (self._wish if self._lane is None else self._lane.card.device).type == "cpu"
+
+    @property
     def told(self) -> tuple[str, ...]:
         """Where batches go, and how, and who decodes; sentences for the plan."""
         decoding = () if self.decoders is None else self.decoders.told(None if self._lane is None else self._lane.card.device)

@@ -18,7 +18,7 @@ from fastfeed.feed.ceilings import Option, SizingFacts, StartMethod, WorkerReque
 from fastfeed.feed.decode.whole import Tells
 from fastfeed.feed.obstacles import against_sending, is_guarded, prove_is_not_starting, tensors_on
 from fastfeed.feed.passage import Passage, can_start, passage_of
-from fastfeed.feed.sizing import WorkerPlan, plan_workers
+from fastfeed.feed.sizing import MOVED, WorkerPlan, plan_workers
 from fastfeed.feed.splitting import behind_views
 from fastfeed.machine import survey
 from fastfeed.mounts import file_system
@@ -146,6 +146,7 @@ def _in_force(plan: WorkerPlan, fresh: WorkerPlan) -> WorkerPlan:
     return _with_pinning(made, plan.pin_memory, fresh.why)
 
 
+_STAY = "no pinned memory: batches stay on the CPU"
 _NOT_YET = "no pinned memory so far: CUDA was not in use in this process when the pass began"
 
 
@@ -263,10 +264,13 @@ class PlannedLoader:
             self._plan = self._planner.replanned(self._plan, self._passage)
         base, _ = behind_views(self.__dict__.get("dataset"))  # the constructor asks before it has one
         data = (*base.told, *self._told_of_cache(base)) if isinstance(base, Tells) else ()
+        why = self._plan.why
         if self._device_side is not None:
             data = (*data, *self._device_side.told)
-        if data != self._plan.data:
-            self._plan = replace(self._plan, data=data)
+            pinning = _STAY if self._device_side.stays else MOVED
+            why = tuple(pinning if line in {_STAY, MOVED} else line for line in why)
+        if (data, why) != (self._plan.data, self._plan.why):
+            self._plan = replace(self._plan, data=data, why=why)
         return self._plan
 
     @plan.setter

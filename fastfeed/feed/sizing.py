@@ -260,11 +260,14 @@ def _count(
     return lowest.workers, f"{format_count(lowest.workers, 'worker')}, not {start[0]}: {lowest.why}"
 
 
+MOVED = "no pinning by torch: fastfeed itself moves batches onto the device (device=)"
+
+
 def _pinning(asked: WorkerRequest, facts: SizingFacts) -> tuple[bool, str]:
     if asked.pin_memory is not None:
         return asked.pin_memory, f"pin_memory={asked.pin_memory} was given"
     if asked.moved:
-        return False, "no pinning by torch: batches are moved onto the device from where workers wrote them (device=)"
+        return False, MOVED
     gpus = facts.machine.gpus
     used = gpus.count > 0 if facts.accelerator is None else facts.accelerator
     if used:
