@@ -47,14 +47,25 @@ class CacheStats:
 
     def __str__(self) -> str:
         reads = format_count(self.hits + self.misses, "read")
-        text = f"cache: {self.hits:,} of {reads} were hits ({self.hit_rate:.1%}), {format_size(self.hit_bytes)} from it"
-        text += f", {format_size(self.fetched_bytes)} from the data in {format_seconds(self.fetch_seconds)}"
-        if self.saved_seconds is not None:
-            text += f", about {format_seconds(self.saved_seconds)} saved (summed over workers)"
-        text += f", {format_count(self.damaged, 'damaged block')} read again" if self.damaged else ""
-        text += "" if self.filled is None else f", {self.filled}"
-        text += f", {format_count(self.rechecks, 'sample')} made again to compare" if self.rechecks else ""
-        return text + (f", emptied {format_count(self.purges, 'time')}: samples have changed" if self.purges else "")
+        text = f"{self.hits:,} of {reads} were hits ({self.hit_rate:.1%}), {format_size(self.hit_bytes)} from the cache"
+        parts = [
+            text if self.hits or self.misses else "nothing was read through it so far",
+            f"{format_size(self.fetched_bytes)} from the data in {format_seconds(self.fetch_seconds)}"
+            if self.fetched_bytes
+            else "",
+            self._saved() if self.hits else "",
+            f"{format_count(self.damaged, 'damaged block')} read again" if self.damaged else "",
+            f"{format_count(self.rechecks, 'sample')} made again to compare" if self.rechecks else "",
+            f"emptied {format_count(self.purges, 'time')}, since samples have changed" if self.purges else "",
+            "" if self.filled is None else str(self.filled),
+        ]
+        return f"cache: {'; '.join(filter(None, parts))}"
+
+    def _saved(self) -> str:
+        if self.saved_seconds is None:
+            return ""
+        saved = f"about {format_seconds(self.saved_seconds)} saved (summed over workers)"
+        return saved if self.saved_seconds else "no time saved: the data itself came as fast"
 
 
 def filled_behind(dataset: Any) -> Filled | None:  # noqa: ANN401 - any dataset

@@ -271,8 +271,8 @@ def _summary(stats: LoaderStats) -> list[str]:
     lines = [
         f"{epochs}: {format_count(stats.batches, 'batch', 'batches')}{samples}, {format_size(stats.size_bytes)}"
         + ("" if rate is None else f", {rate:,.0f} samples/s"),
-        f"the consumer waited {format_seconds(stats.wait_seconds)} ({stats.waiting:.1%} of its time)"
-        + ("" if stats.late_seconds is None else f", {format_seconds(stats.late_seconds)} of it for batches not made yet"),
+        f"the training loop waited {format_seconds(stats.wait_seconds)} for batches ({stats.waiting:.1%} of its time)"
+        + ("" if stats.late_seconds is None else f", {format_seconds(stats.late_seconds)} of it for such as were not made yet"),
     ]
     for worker in stats.workers:
         who = "main process" if worker.worker < 0 else f"worker {worker.worker}"
@@ -307,9 +307,17 @@ def _short_time(seconds: float) -> str:
 
 
 def _named(stats: LoaderStats) -> list[str]:
-    lines = []
+    """The slowest samples below a line that says among how many, and what is usual: no more may be wrong than that."""
+    if not stats.slowest or not stats.stages:
+        return []
+    fetch = stats.stages[0]
+    lines = [
+        f"slowest of {format_count(fetch.count, 'recorded sample')} (the median took {_short_time(fetch.median_seconds)}):"
+    ]
     for sample in stats.slowest[:_LISTED]:
-        name = f"sample {sample.index!r}" + "".join(f", {what}" for what in (sample.key, sample.path) if what is not None)
+        facts = {"key": sample.key, "path" if sample.key is None else "source": sample.path}
+        names = ", ".join(f"{name} {value!r}" for name, value in facts.items() if value is not None)
         parts = ", ".join(f"{stage} {_short_time(spent)}" for stage, spent in sample.stages.items())
-        lines.append(f"slow: {name}: {_short_time(sample.seconds)}" + (f" ({parts})" if parts else ""))
+        who = f"sample {sample.index!r}" + (f" ({names})" if names else "")
+        lines.append(f"  {who}: {_short_time(sample.seconds)}" + (f" ({parts})" if parts else ""))
     return lines

@@ -192,7 +192,7 @@ def plan_cache(asked: Cache, facts: CacheFacts, name: str) -> CachePlan:
         room, why = _room(asked, spot, facts)
         if problem is None and room is not None:
             text = _told(spot, room, facts, why)
-            warned = [] if idle is None else [f"costs: a cache gains nothing here, {idle}"]
+            warned = [] if idle is None else [f"costs: a cache gains nothing here: {idle}"]
             return CachePlan(
                 asked=asked, name=name, data_bytes=facts.data_bytes, folder=spot.folder, room=room,
                 why=(text, *refused, *warned),
@@ -245,20 +245,20 @@ def _room(asked: Cache, spot: Spot, facts: CacheFacts) -> tuple[Room | None, str
     grant = max(0, grant)
     budget = spot.taken_bytes + grant
     if asked.budget_bytes is not None and asked.budget_bytes <= budget:
-        budget, why = asked.budget_bytes, _asked(spot)
+        budget, why = asked.budget_bytes, _asked(spot, asked.budget_bytes)
         if not spot.is_there and spot.part_bytes(budget) < min(LEAST_ASKED_BYTES, facts.data_bytes):
-            return None, f"{format_size(budget)} {why}: too little for a cache"
+            return None, f"{why}: too little for a cache"
     if not spot.is_there and grant < min(LEAST_BYTES, facts.data_bytes):
         return None, f"{why}: too little room for a cache"
     return Room(budget, reserve_bytes=reserve, memory_bytes=left, is_memory=spot.is_memory), why
 
 
-def _asked(spot: Spot) -> str:
-    others = spot.taken_bytes - spot.own_bytes
+def _asked(spot: Spot, budget_bytes: int) -> str:
+    text, others = f"{format_size(budget_bytes)} were asked for", spot.taken_bytes - spot.own_bytes
     if not others:
-        return "as asked for"
+        return text
     remedy = "fastfeed info --clear-cache removes those that nobody uses"
-    return f"as asked for, of which other caches of yours in {spot.folder} take {format_size(others)}; {remedy}"
+    return f"{text}, of which other caches of yours in {spot.folder} take {format_size(others)}; {remedy}"
 
 
 def _space(spot: Spot, reserve_bytes: int) -> str:

@@ -84,7 +84,9 @@ class Filled:
 
     def __str__(self) -> str:
         size, spent = format_size(self.fetched_bytes), format_seconds(self.fetch_seconds)
-        return f"{format_count(self.pieces, 'piece')}, {size}, fetched in the background in {spent} ({self.state})"
+        if not self.pieces:
+            return f"nothing fetched in the background ({self.state})"
+        return f"{format_count(self.pieces, 'piece')} ({size}) fetched in the background in {spent} ({self.state})"
 
 
 class Tally:

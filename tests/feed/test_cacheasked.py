@@ -99,7 +99,7 @@ def test_plan_and_stats_tell(tmp_path: Path, place: Path):
     dataset = fastfeed.open(pack_photos(tmp_path), transform=lambda image: 0)
     loader = DataLoader(dataset, 2, num_workers=0, cache="8MiB", cache_dir=place)
     assert (loader.cache, loader.cache_dir) == ("8MiB", place)
-    assert f"cache in {place}" in str(loader.plan) and "(as asked for)" in str(loader.plan)
+    assert f"cache in {place}" in str(loader.plan) and " were asked for)" in str(loader.plan)
     assert "reads were hits" not in str(loader.plan)
     for _ in range(2):
         list(loader)

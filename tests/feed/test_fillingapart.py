@@ -86,7 +86,7 @@ def test_all_of_it_in_order_by_another_process_that_is_nice(tmp_path: Path, plac
     (process,) = {own for own, _, _ in lines(log)}
     assert process != os.getpid() and [rest for _, *rest in lines(log)] == [[19, number] for number in range(10)]
     assert [tens.shelf.find(number) is not None for number in range(10)] == [True] * 10
-    assert str(filling.filled) == "10 pieces, 100 B, fetched in the background in 0.0 ms (it came to the end)"
+    assert str(filling.filled) == "10 pieces (100 B) fetched in the background in 0.0 ms (it came to the end)"
     tens.shelf.close()
     assert not list(place.iterdir())
 

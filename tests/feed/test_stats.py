@@ -3,6 +3,7 @@
 import copy
 import gc
 import json
+import re
 import time
 from typing import Any
 
@@ -13,6 +14,7 @@ from loading import Calls, Numbers, Raise, Raises, equal, indices, three_epochs
 from torch.utils.data import IterableDataset, Sampler, Subset
 from torch.utils.data.datapipes.iter import IterableWrapper
 from torchvision.datasets import ImageFolder
+from torchvision.transforms import ToTensor
 
 import fastfeed
 from fastfeed.errors import UsageError
@@ -225,10 +227,12 @@ def test_it_reads_as_text_and_as_json():
     text = str(stats)
     for part in (
         "1 epoch: 1 batch, 20 samples",
+        "the training loop waited ",
         "main process",
         "fetch",
         "collate",
-        "slow: sample 7",
+        "slowest of 20 recorded samples (the median took ",
+        "\n  sample 7: ",
         "looked at: 20",
         "p99",
     ):
@@ -238,6 +242,17 @@ def test_it_reads_as_text_and_as_json():
     assert again["samples_per_second"] == stats.samples_per_second and again["quantile_error"] == 1 / 32
     with pytest.raises(AttributeError):
         stats.batches = 3  # type: ignore[misc]
+
+
+def test_slow_samples_are_called_as_errors_call_them(tmp_path):
+    folder = pack_photos(tmp_path)
+    for dataset, name in (
+        (fastfeed.open(folder, ToTensor()), r"sample \d \(key '(cat|dog)/\d+', source '(cat|dog)/\d+\.jpg'\): "),
+        (ImageFolder(str(tmp_path / "photos"), ToTensor()), r"sample \d \(path '.*/photos/(cat|dog)/\d+\.jpg'\): "),
+    ):
+        loader = DataLoader(dataset, 1, num_workers=0)
+        list(loader)
+        assert re.search(rf"\n  {name}", str(loader.stats()))
 
 
 def test_a_dataset_without_samples_has_figures_too():

@@ -45,7 +45,7 @@ def test_as_much_as_asked_for_and_the_share_of_reads_is_told():
     assert plan.room.budget_bytes == 10 * GIB
     assert str(plan) == (
         "cache in /dev/shm (memory): up to 10.0 GiB of 40.0 GiB, so about 25% of the reads from the second epoch on "
-        "(as asked for)"
+        "(10.0 GiB were asked for)"
     )
 
 
@@ -55,7 +55,7 @@ def test_on_a_local_disk_with_free_memory_it_is_not_worth_it(source):
     assert plan.folder is None
     assert str(plan).startswith("no cache: / is ") and "page cache keeps all 40.0 GiB of the data already" in str(plan)
     asked = planned("60GiB", source=source)
-    assert asked.folder == "/dev/shm" and asked.why[-1].startswith("costs: a cache gains nothing here, / is ")
+    assert asked.folder == "/dev/shm" and asked.why[-1].startswith("costs: a cache gains nothing here: / is ")
 
 
 def test_data_in_memory_is_not_cached():
@@ -132,18 +132,18 @@ def test_what_other_caches_take_of_a_size_is_told_and_is_not_promised():
     others = with_(SHM, taken_bytes=30 * GIB)
     assert str(planned("50GiB", spots=[others])) == (
         "cache in /dev/shm (memory): up to 20.0 GiB of 40.0 GiB, so about 50% of the reads from the second epoch on "
-        "(as asked for, of which other caches of yours in /dev/shm take 30.0 GiB; "
+        "(50.0 GiB were asked for, of which other caches of yours in /dev/shm take 30.0 GiB; "
         "fastfeed info --clear-cache removes those that nobody uses)"
     )
     joined = with_(SHM, taken_bytes=30 * GIB, own_bytes=30 * GIB, is_there=True)
-    assert ": all 40.0 GiB of the data (as asked for)" in str(planned("50GiB", spots=[joined]))
+    assert ": all 40.0 GiB of the data (50.0 GiB were asked for)" in str(planned("50GiB", spots=[joined]))
     none = planned("30GiB", spots=[others])
-    assert none.folder is None and "30.0 GiB as asked for, of which other caches" in str(none)
+    assert none.folder is None and "no cache: 30.0 GiB were asked for, of which other caches" in str(none)
 
 
 @pytest.mark.parametrize("budget", [8, "1000kB"])
 def test_a_size_without_its_unit_is_no_cache(budget):
-    assert str(planned(budget)).endswith("as asked for: too little for a cache") and planned("1MiB").folder
+    assert str(planned(budget)).endswith(" were asked for: too little for a cache") and planned("1MiB").folder
     assert planned(budget, data_bytes=8).folder
 
 

@@ -11,7 +11,7 @@ from caching import NAME, Counted, caches_in, other_process
 from fastfeed.store import filling as module
 from fastfeed.store.base import Range
 from fastfeed.store.cached import BLOCK_BYTES, CachedStore, block_count
-from fastfeed.store.filling import Filling
+from fastfeed.store.filling import Filled, Filling
 from fastfeed.store.lease import Lease
 from fastfeed.store.shelf import Room, Shelf
 
@@ -52,8 +52,15 @@ def test_all_of_it_in_order(tmp_path: Path):
     ]  # fmt: skip
     found = filling.filled
     assert (found.pieces, found.fetched_bytes, found.state) == (7, sum(SIZES.values()), "it came to the end")
-    assert str(found).startswith("7 pieces, 6.0 MiB, fetched in the background in ")
+    assert str(found).startswith("7 pieces (6.0 MiB) fetched in the background in ")
     assert store.read("b", 5, BLOCK_BYTES + 1) == inner.files["b"][5:] and len(inner.asked) == 7
+
+
+def test_nothing_is_told_in_no_figures():
+    assert (
+        str(Filled(pieces=0, fetched_bytes=0, fetch_seconds=0, state="it goes on"))
+        == "nothing fetched in the background (it goes on)"
+    )
 
 
 def test_reads_go_on_beside_it(tmp_path: Path):
