@@ -58,15 +58,7 @@ class DecodingLane:
         self._lane.release()
 
     def move(self, data: Any, unfinished: Unfinished | None = None) -> "Moved | Decoding":  # noqa: ANN401 - any batch
-        """Begin to move, or decode, a batch.
-
-        Args:
-            data: The batch. Who has it writes to it no more.
-            unfinished: What is still to be done to it, there.
-
-        Raises:
-            RuntimeError: The device has no memory for it, or fails.
-        """
+        """Begin to move a batch, and to decode its images; otherwise as Lane's."""
         image = _place_of_encoded(data)
         if image is None:
             return self._lane.move(data, unfinished)

@@ -14,7 +14,7 @@ from loading import printed
 from torch.utils.data import Dataset, Subset
 
 import fastfeed
-from fastfeed import DataLoader
+from fastfeed import DataLoader, PackedDataset
 from fastfeed.errors import UsageError
 from fastfeed.feed.cacheasked import use_cache
 from fastfeed.store.filling import Filled
@@ -175,9 +175,14 @@ def test_it_is_filled_in_the_background_from_the_first_pass_on(tmp_path: Path, p
     assert not list(place.iterdir())
 
 
-def test_plain_files_are_filled_as_well(tmp_path: Path, place: Path):
+def plain_photos(tmp_path: Path, place: Path) -> tuple[Path, PackedDataset]:
+    """A folder of photos, and the dataset of them, with a cache."""
     folder = make_photos(tmp_path / "photos")
-    dataset = fastfeed.open(folder, transform=lambda image: 0, cache="8MiB", cache_dir=place)
+    return folder, fastfeed.open(folder, transform=lambda image: 0, cache="8MiB", cache_dir=place)
+
+
+def test_plain_files_are_filled_as_well(tmp_path: Path, place: Path):
+    folder, dataset = plain_photos(tmp_path, place)
     loader = DataLoader(dataset, num_workers=0)
     assert dataset.filled is None
     next(iter(loader))
@@ -196,8 +201,7 @@ def test_plain_files_are_filled_as_well(tmp_path: Path, place: Path):
 
 
 def test_of_plain_files_only_those_are_filled_that_are_wanted(tmp_path: Path, place: Path):
-    folder = make_photos(tmp_path / "photos")
-    dataset = fastfeed.open(folder, transform=lambda image: 0, cache="8MiB", cache_dir=place)
+    folder, dataset = plain_photos(tmp_path, place)
     view = dataset.select([5, 1, 3])
     loader = DataLoader(Subset(view, [-1, 0]), num_workers=0)
     next(iter(loader))
