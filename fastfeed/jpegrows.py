@@ -9,7 +9,6 @@ so a marker is found without decoding.
 import re
 import struct
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ _BASELINE, _EXTENDED = 0xC0, 0xC1
 _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _ALONE = frozenset({0x01, *range(0xD0, 0xD8)})
 """Markers without a segment, which must not stand between segments."""
+_RESTARTS, _END = bytes(range(0xD0, 0xD8)), b"\xd9"
 _BLOCK = 8
 _MOST_SAMPLING = 4
 _MARKER_BYTES = 2
@@ -212,10 +212,10 @@ def rows_of(data: bytes, frame: Frame) -> Edges | None:
     raw = np.frombuffer(data, dtype=np.uint8, offset=frame.scan)
     at = np.flatnonzero(raw[:-1] == 0xFF)  # noqa: PLR2004 - of these, only markers are not followed by a zero
     kinds = raw[at + 1]
-    markers = at[kinds != 0][:count]
-    if kinds[kinds != 0][:count].tobytes() != _markers(count):
+    found = at[kinds != 0][:count]
+    if kinds[kinds != 0][:count].tobytes() != markers(count):
         return None
-    return np.concatenate(([frame.scan], markers + (frame.scan + _MARKER_BYTES)))
+    return np.concatenate(([frame.scan], found + (frame.scan + _MARKER_BYTES)))
 
 
 def to_column(edges: Edges) -> bytes:
@@ -241,17 +241,13 @@ def from_column(raw: bytes) -> Edges | None:
     """
     if len(raw) < _FIRST_BYTES + _LEAST_INTERVALS * 2 or len(raw) % 2:
         return None
-    edges = np.empty((len(raw) - _FIRST_BYTES) // 2 + 1, dtype=np.int64)
-    sizes = np.frombuffer(raw, dtype="<u2", offset=_FIRST_BYTES)
-    if sizes.min() <= _MARKER_BYTES:
+    edges = np.frombuffer(raw, dtype="<u2", offset=_FIRST_BYTES - 2).astype(np.int64)  # first something that gets another value
+    if edges[1:].min() <= _MARKER_BYTES:
         return None
     edges[0] = int.from_bytes(raw[:_FIRST_BYTES], "little")
-    np.cumsum(sizes, out=edges[1:])
-    edges[1:] += edges[0]
-    return edges
+    return np.add.accumulate(edges, out=edges)  # of one dtype and in place: in half the time of cumsum() of 16-bit numbers
 
 
-@lru_cache(maxsize=1 << 10)
-def _markers(count: int) -> bytes:
+def markers(count: int) -> bytes:
     """The second bytes of the markers behind so many intervals: RST0 to RST7 in turn, at last EOI."""
-    return bytes(0xD0 + number % 8 for number in range(count - 1)) + b"\xd9"
+    return (_RESTARTS * (count // len(_RESTARTS) + 1))[: count - 1] + _END

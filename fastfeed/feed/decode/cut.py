@@ -9,19 +9,16 @@ A pixel may need the one beside it as well, because subsampled colours are inter
 Source: ITU-T T.81 B.2.4.4 (restart intervals) and F.1.2.1.3 (the numbers of their markers).
 """
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastfeed.feed.decode.box import Box
 from fastfeed.feed.decode.header import Header, Odd
-from fastfeed.jpegrows import Edges
+from fastfeed.jpegrows import Edges, markers
 
 _BLOCK = 8
-_MARK, _RST0, _EOI = 0xFF, 0xD0, 0xD9
-_LAST_NUMBER = 7
+_MARK = b"\xff"
 _OTHER = "rows of another file"
 
 
@@ -42,15 +39,6 @@ class _Grid(NamedTuple):
     last: int
     parts: int
     """How many there are in a row, needed or not."""
-
-    @property
-    def lies_together(self) -> bool:
-        """Whether nothing is between them in the file."""
-        return self.last - self.first == self.parts
-
-    def of(self, each: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Theirs of something that each interval of the file has; shape (rows, intervals of each): a view."""
-        return each.reshape(-1, self.parts)[self.above : self.below, self.first : self.last]
 
 
 def needed(header: Header, box: Box) -> Box:
@@ -99,22 +87,35 @@ def cut(data: bytes | memoryview, header: Header, box: Box, edges: Edges) -> Cut
         grid.above * header.mcu_height, grid.first * across,
         wanted.bottom - grid.above * header.mcu_height, min(header.width, grid.last * across) - grid.first * across,
     )  # fmt: skip
-    head = bytearray(data[: header.scan])
-    size = part.height.to_bytes(2, "big") + part.width.to_bytes(2, "big")
-    head[header.height_at : header.height_at + len(size)] = size
-    starts, stops = grid.of(edges[:-1]), grid.of(edges[1:])
-    view = memoryview(data)
-    if grid.lies_together:
-        pieces = [view[starts[0, 0] : stops[-1, -1]]]
-    else:
-        pieces = [view[start:stop] for start, stop in zip(starts[:, 0].tolist(), stops[:, -1].tolist(), strict=True)]
-    made = bytearray().join([head, *pieces])
-    ends = header.scan + np.cumsum(stops - starts)
-    np.frombuffer(made, dtype=np.uint8)[ends - 1] = _markers(len(ends))
+    lies = edges[grid.above * grid.parts : grid.below * grid.parts + 1]
+    made = bytearray().join([*_head(data, header, part), *_pieces(data, grid, lies)])
+    sizes = (lies[1:] - lies[:-1]).reshape(-1, grid.parts)[:, grid.first : grid.last]
+    last_bytes = sizes.cumsum() + (header.scan - 1)
+    np.frombuffer(made, dtype=np.uint8)[last_bytes] = np.frombuffer(markers(len(last_bytes)), dtype=np.uint8)
     return Cut(made, part)
 
 
-def _grid(data: bytes | memoryview, header: Header, wanted: Box, edges: NDArray[np.int64]) -> _Grid:
+def _head(data: bytes | memoryview, header: Header, part: Box) -> list[bytes | memoryview]:
+    """The header, in pieces, that says the size of a part."""
+    size = part.height.to_bytes(2, "big") + part.width.to_bytes(2, "big")
+    return [data[: header.height_at], size, data[header.height_at + len(size) : header.scan]]
+
+
+def _pieces(data: bytes | memoryview, grid: _Grid, lies: Edges) -> list[bytes | memoryview]:
+    """The intervals that are needed, those of a row together.
+
+    Args:
+        data: The file.
+        grid: Which they are.
+        lies: Where the intervals of these rows begin, needed or not, and where the last one ends.
+    """
+    if grid.last - grid.first == grid.parts:  # nothing is between the rows
+        return [data[lies[0] : lies[-1]]]
+    starts, stops = lies[grid.first : -1 : grid.parts], lies[grid.last :: grid.parts]
+    return [data[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+
+def _grid(data: bytes | memoryview, header: Header, wanted: Box, edges: Edges) -> _Grid:
     """Which intervals hold a part, proven to be where the index says, as far as the part goes.
 
     Checksums prove the file, not the index: between wrong places there may be other intervals, decoded without a warning.
@@ -128,20 +129,10 @@ def _grid(data: bytes | memoryview, header: Header, wanted: Box, edges: NDArray[
     if header.width - first * across < header.mcu_width and first:
         first -= 1  # libjpeg interpolates no colours of an image of up to 4 columns: the part shall not be one
     grid = _Grid(wanted.top // header.mcu_height, -(-wanted.bottom // header.mcu_height), first, last, parts)
-    before = max(0, grid.above * parts + first - 1)  # the first one begins behind the marker of the one before it
-    stop = (grid.below - 1) * parts + last
-    ends = edges[before + 1 : stop + 1]
+    before = max(0, grid.above * parts - 1)  # the first one begins behind the marker of the one before it
+    stop = grid.below * parts
+    ends, numbers = edges[before + 1 : stop + 1], markers(len(edges) - 1)[before:stop]
     raw = np.frombuffer(data, dtype=np.uint8)
-    marked = (raw[ends - 2] == _MARK) & (raw[ends - 1] == _markers(len(edges) - 1)[before:stop])
-    if not marked.all():
+    if raw[ends - 1].tobytes() != numbers or raw[ends - 2].tobytes() != _MARK * len(numbers):
         raise Odd(_OTHER)
     return grid
-
-
-@lru_cache(maxsize=1 << 10)
-def _markers(count: int) -> NDArray[np.uint8]:
-    """The second bytes of the markers behind so many intervals: RST0 to RST7 in turn, at last EOI."""
-    found = (_RST0 + (np.arange(count) & _LAST_NUMBER)).astype(np.uint8)
-    found[-1] = _EOI
-    found.flags.writeable = False  # all who ask get the same one
-    return found
