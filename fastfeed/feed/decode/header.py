@@ -3,6 +3,7 @@
 Source: ITU-T T.81 annex B.
 """
 
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,15 +12,17 @@ _FRAMES = frozenset({_BASELINE, _EXTENDED, _PROGRESSIVE})
 _OTHER_FRAMES = frozenset({0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF})
 """Lossless, hierarchical, arithmetic: Pillow decides about them."""
 _SOS, _DRI = 0xDA, 0xDD
-_TABLES = frozenset({0xC4, 0xDB, 0xFE, *range(0xE0, 0xF0)})
-"""Segments that may stand before a scan and say nothing here: Huffman and quantisation tables, comment, applications' own."""
 _READ_BY_PILLOW: dict[int, tuple[int, tuple[bytes, ...]]] = {
     0xE0: (7, ()), 0xE2: (14, (b"MPF\0",)), 0xED: (0, (b"Photoshop 3.0\0",)), 0xEE: (7, ()),
 }  # fmt: skip
 """JFIF, MPF and ICC, Photoshop, Adobe: bytes that Pillow wants in such a segment, and the beginning of those that it looks into
 further, where it may find something wrong."""
+_SAY_NOTHING = frozenset({0xC4, 0xDB, 0xFE, *range(0xE0, 0xF0)} - _READ_BY_PILLOW.keys())
+"""Segments that may stand before a scan and say nothing here: Huffman and quantisation tables, comment, applications' own."""
 _BEGINNING = 14
 _LEAST_SCAN = 6
+_SEGMENT = struct.Struct(">BBH")
+"""How each begins: FF, the marker, and the length of what is behind the marker."""
 _MARK = 0xFF
 _GRAY, _COLOUR = 1, 3
 _BITS = _BLOCK = 8
@@ -78,7 +81,7 @@ def read_header(data: bytes | memoryview) -> Header:
             return Header(width, height, *mcu, frame + 1, scan, gray, cuttable, interval, peculiar)
         elif marker == _DRI:
             interval = int.from_bytes(data[body : body + length - 2])
-        elif marker not in _TABLES:
+        else:
             raise Odd("coding that only Pillow knows" if marker in _OTHER_FRAMES else "damaged header")
     raise Odd("no scan")
 
@@ -90,20 +93,21 @@ def _is_peculiar(marker: int, beginning: bytes, size_bytes: int) -> bool:
 
 
 def _segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """Marker, start of its body, and the length that it says, of each segment."""
+    """Marker, start of its body, and the length that it says, of each segment that says something."""
     at, size = 2, len(data)
-    while at + 4 <= size:
-        if data[at] != _MARK:
+    while at + _SEGMENT.size <= size:
+        mark, marker, length = _SEGMENT.unpack_from(data, at)
+        if mark != _MARK:
             raise Odd("bytes between markers")
-        marker = data[at + 1]
         if marker == _MARK:  # a fill byte
             at += 1
             continue
-        length = (data[at + 2] << 8) | data[at + 3]
-        if at + 2 + length > size or length < 2:  # noqa: PLR2004 - the two bytes that say it
-            raise Odd("damaged header")
-        yield marker, at + 4, length
+        body = at + 4
         at += 2 + length
+        if at > size or length < 2:  # noqa: PLR2004 - the two bytes that say it
+            raise Odd("damaged header")
+        if marker not in _SAY_NOTHING:
+            yield marker, body, length
 
 
 def _frame(data: bytes | memoryview, body: int, length: int) -> tuple[int, tuple[int, int]]:
@@ -119,8 +123,8 @@ def _frame(data: bytes | memoryview, body: int, length: int) -> tuple[int, tuple
         raise Odd("damaged header")
     if components == _GRAY:  # not interleaved: its MCU is one block, whatever its factors say
         return components, (_BLOCK, _BLOCK)
-    factors = [data[body + 7 + 3 * number] for number in range(components)]
-    tall, wide = max(factor & 15 for factor in factors), max(factor >> 4 for factor in factors)
+    first, second, third = data[body + 7], data[body + 10], data[body + 13]
+    tall, wide = max(first & 15, second & 15, third & 15), max(first >> 4, second >> 4, third >> 4)
     if not tall or not wide:
         raise Odd("damaged header")
     return components, (_BLOCK * tall, _BLOCK * wide)
