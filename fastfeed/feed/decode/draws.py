@@ -54,8 +54,9 @@ class RandomBox:
             ratio = number.uniform_(low, high).exp_().item()
             wide, tall = round(math.sqrt(target * ratio)), round(math.sqrt(target / ratio))
             if 0 < wide <= width and 0 < tall <= height:
-                top = below(height - tall + 1)
-                return Box(top, below(width - wide + 1), tall, wide)
+                place = torch.empty(1, dtype=torch.int64)  # one for both: half of what they take is for memory
+                top = int(place.random_(0, height - tall + 1).item())
+                return Box(top, int(place.random_(0, width - wide + 1).item()), tall, wide)
         return self._central(height, width)
 
     def _central(self, height: int, width: int) -> Box:
