@@ -5,8 +5,7 @@ Three classes keep it: archive/dataset.py's Archive, archive/tars.py's TarSet, s
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from fastfeed.archive.index import UNREAD as UNREAD  # noqa: PLC0414 - what a Place may say
 from fastfeed.archive.index import DatasetIndex
@@ -17,8 +16,7 @@ from fastfeed.media import is_image_field
 _Error = TypeVar("_Error", bound=FastfeedError)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where one member lies, proven to be inside its shard."""
 
     shard: str
