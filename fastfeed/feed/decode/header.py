@@ -12,14 +12,12 @@ _FRAMES = frozenset({_BASELINE, _EXTENDED, _PROGRESSIVE})
 _OTHER_FRAMES = frozenset({0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF})
 """Lossless, hierarchical, arithmetic: Pillow decides about them."""
 _SOS, _DRI = 0xDA, 0xDD
-_READ_BY_PILLOW: dict[int, tuple[int, tuple[bytes, ...]]] = {
-    0xE0: (7, ()), 0xE2: (14, (b"MPF\0",)), 0xED: (0, (b"Photoshop 3.0\0",)), 0xEE: (7, ()),
-}  # fmt: skip
-"""JFIF, MPF and ICC, Photoshop, Adobe: bytes that Pillow wants in such a segment, and the beginning of those that it looks into
-further, where it may find something wrong."""
+_READ_BY_PILLOW = {0xE0: 7, 0xE2: 14, 0xED: 0, 0xEE: 7}
+"""JFIF, MPF and ICC, Photoshop, Adobe: bytes that Pillow wants in such a segment."""
+_MPF, _PHOTOSHOP, _RESOURCE = b"MPF\0", b"Photoshop 3.0\0", b"8BIM"
+_LEAST_RESOURCE = 12
 _SAY_NOTHING = frozenset({0xC4, 0xDB, 0xFE, *range(0xE0, 0xF0)} - _READ_BY_PILLOW.keys())
 """Segments that may stand before a scan and say nothing here: Huffman and quantisation tables, comment, applications' own."""
-_BEGINNING = 14
 _LEAST_SCAN = 6
 _SEGMENT = struct.Struct(">BBH")
 """How each begins: FF, the marker, and the length of what is behind the marker."""
@@ -69,7 +67,7 @@ def read_header(data: bytes | memoryview) -> Header:
     peculiar = False
     for marker, body, length in _segments(data):
         if marker in _READ_BY_PILLOW:
-            peculiar = peculiar or _is_peculiar(marker, bytes(data[body : body + _BEGINNING]), length - 2)
+            peculiar = peculiar or _is_peculiar(marker, bytes(data[body : body + length - 2]))
         elif marker in _FRAMES:
             frame, kind = body, marker
             components, mcu = _frame(data, body, length)
@@ -86,10 +84,27 @@ def read_header(data: bytes | memoryview) -> Header:
     raise Odd("no scan")
 
 
-def _is_peculiar(marker: int, beginning: bytes, size_bytes: int) -> bool:
-    """Whether it may be a segment that Pillow refuses, though no decoder would: a short one, or one that it looks into."""
-    least_bytes, looked_into = _READ_BY_PILLOW[marker]
-    return size_bytes < least_bytes or beginning.startswith(looked_into)
+def _is_peculiar(marker: int, body: bytes) -> bool:
+    """Whether Pillow may refuse a segment that no decoder would: it is short, or Pillow looks further and may find a fault."""
+    if len(body) < _READ_BY_PILLOW[marker] or body.startswith(_MPF):
+        return True
+    return body.startswith(_PHOTOSHOP) and not _are_whole(body)
+
+
+def _are_whole(body: bytes) -> bool:
+    """Whether Photoshop's resources lie one behind another up to the end: then there is no fault to find.
+
+    Each is 8BIM, its number in two bytes, its name behind a byte that says how long that is, and its data behind four that say
+    it; name and data are padded to an even end. Source: Adobe Photoshop File Formats Specification, Image Resource Blocks.
+    """
+    at = len(_PHOTOSHOP)
+    while at + _LEAST_RESOURCE <= len(body) and body.startswith(_RESOURCE, at):
+        at += len(_RESOURCE) + 2
+        at += 1 + body[at]
+        at += at % 2
+        at += 4 + int.from_bytes(body[at : at + 4])
+        at += at % 2
+    return at == len(body)
 
 
 def _segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:

@@ -1,9 +1,12 @@
 """The markers before a scan: what they say, and what is not for the fast decoder."""
 
+import io
+
 import pytest
 from fusing import by_cjpeg, jpeg, with_segment
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from fastfeed.feed.decode.box import Box
 from fastfeed.feed.decode.header import Odd, read_header
@@ -23,6 +26,40 @@ def test_headers():
     assert read_header(with_segment(jpeg(), 0xE2, b"MPF\0" + bytes(20))).peculiar
     assert not read_header(with_segment(jpeg(), 0xE2, b"ICC_PROFILE\0\1\1" + bytes(20))).peculiar
     assert read_header(data[:2] + b"\xff" + data[2:]).scan == read_header(data).scan + 1, "a fill byte"
+
+
+def resource(number, name=b"", data=b""):
+    """One of Photoshop's."""
+    head = b"8BIM" + number.to_bytes(2) + bytes([len(name)]) + name + bytes(1 - len(name) % 2)
+    return head + len(data).to_bytes(4) + data + bytes(len(data) % 2)
+
+
+RESOLUTION = 0x03ED
+"""Of Photoshop's resources the one whose data Pillow reads."""
+RESOURCES = st.builds(
+    resource, st.just(RESOLUTION) | st.integers(0, 0xFFFF), st.binary(max_size=9), st.binary(max_size=20) | st.just(bytes(16))
+)
+
+
+def test_photoshops_resources_are_peculiar_unless_they_are_whole():
+    whole = b"Photoshop 3.0\0" + resource(RESOLUTION, data=bytes(16)) + resource(5, b"name", b"odd") + resource(1)
+    peculiar = [stop for stop in range(14, len(whole) + 1) if read_header(with_segment(jpeg(), 0xED, whole[:stop])).peculiar]
+    ends = {14, 14 + 28, 14 + 28 + 20, len(whole)}
+    assert peculiar == [stop for stop in range(14, len(whole) + 1) if stop not in ends]
+    assert read_header(with_segment(jpeg(), 0xED, whole + b"8BIM")).peculiar
+    assert read_header(with_segment(jpeg(), 0xED, whole[:14] + b"words")).peculiar
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(RESOURCES, max_size=4).map(b"".join), st.data())
+def test_pillow_opens_what_is_not_peculiar(resources, draw):
+    body = bytearray(b"Photoshop 3.0\0" + resources)
+    for at in draw.draw(st.lists(st.integers(14, len(body) - 1), max_size=2)) if resources else ():
+        body[at] = draw.draw(st.integers(0, 255))
+    data = with_segment(jpeg((16, 16)), 0xED, bytes(body[: draw.draw(st.integers(14, len(body)))]))
+    if not read_header(data).peculiar:
+        with Image.open(io.BytesIO(data)) as image:
+            assert image.size == (16, 16)
 
 
 def test_several_scans_are_not_cut():
