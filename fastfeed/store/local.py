@@ -146,8 +146,10 @@ class LocalStore:
         Raises:
             ShardDamaged: As read().
         """
+        file, opened = None, None
         for name, start, stop, into in ranges:
-            file = self._file(name)
+            if file is None or name != opened:
+                file, opened = self._file(name), name
             filled = 0
             try:
                 while filled < stop - start:
