@@ -77,6 +77,16 @@ class Decoded(NamedTuple):
         top, left = box.top - self.part.top, box.left - self.part.left
         return self.pixels()[top : top + box.height, left : left + box.width]
 
+    @property
+    def line_bytes(self) -> int:
+        """From a pixel to the one below it."""
+        return self.part.width * self.channels
+
+    def lines_of(self, box: Box) -> NDArray[np.uint8]:
+        """As many lines as a part has, from its first pixel on, flat; the last may end behind the image, but in the memory."""
+        start = (box.top - self.part.top) * self.line_bytes + (box.left - self.part.left) * self.channels
+        return self.memory[start : start + box.height * self.line_bytes]
+
 
 def decode(  # noqa: PLR0917
     data: bytes | memoryview, header: Header, box: Box, colours: Colours, rows: Edges | None = None

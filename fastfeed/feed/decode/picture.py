@@ -41,7 +41,6 @@ _PLANES = "RGB"
 _MODES = {3: "RGB", 4: "RGBX"}
 _ANY = 1 << 62
 _NO_PIXELS: Pixels = np.empty((0, 0, 3), dtype=np.uint8)
-_NO_LINES: NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
 
 
 class Picture:
@@ -58,7 +57,7 @@ class Picture:
         width: Likewise.
     """
 
-    __slots__ = ("_box", "_close", "_data", "_given", "_header", "_image", "_lines", "_pixels", "_rows", "height", "width")
+    __slots__ = ("_box", "_close", "_data", "_found", "_given", "_header", "_image", "_pixels", "_rows", "height", "width")
 
     def __init__(self, data: bytes | memoryview, header: Header, rows: Edges | None, *, close: bool) -> None:
         self._data, self._header, self._rows, self._close = data, header, rows, close
@@ -67,9 +66,8 @@ class Picture:
         """The part that is left, until it is decoded. Then the picture is one of the next two."""
         self._image: Image.Image | None = None
         self._pixels: Pixels = _NO_PIXELS
-        self._lines: NDArray[np.uint8] = _NO_LINES
-        """The pixels as they were decoded: flat, from the first one on, whole lines of the decoded image. Empty where they are
-        others since."""
+        self._found: tuple[jpeg.Decoded, Box] | None = None
+        """What was decoded, and the part of it that the pixels are; None where they are others since."""
         self._given: jpeg.Decoded | None = None
         """The rows that it needs, where they were decoded before."""
 
@@ -153,7 +151,7 @@ class Picture:
             self._now(self._pixels[:, ::-1] if way is Transpose.FLIP_LEFT_RIGHT else self._pixels[::-1])
 
     def _now(self, pixels: Pixels) -> None:
-        self._pixels, self._lines = pixels, _NO_LINES
+        self._pixels, self._found = pixels, None
 
     # ------------------------------------------------------------------------------------------------ pixels
     def shared(self, box: Box) -> None:
@@ -191,19 +189,17 @@ class Picture:
             self._image, self._close = _by_pillow(self._data, odd), False
             self.crop(box)
             return self._image
-        self._pixels = found.of(box)
-        line = found.part.width * found.channels
-        start = (box.top - found.part.top) * line + (box.left - found.part.left) * found.channels
-        self._lines = found.memory[start : start + box.height * line]  # the last one ends behind the image: the memory goes on
+        self._pixels, self._found = found.of(box), (found, box)
         return None
 
     def _lent(self) -> Image.Image:
         """An image of the pixels for one call of Pillow's: of four channels, it lies in memory that is overwritten."""
-        if len(self._lines) == 0:
+        if self._found is None:
             return Image.fromarray(np.ascontiguousarray(self._pixels))
-        line, mode = len(self._lines) // self.height, _MODES[self._pixels.shape[2]]
-        view: Any = memoryview(self._lines)  # type: ignore[arg-type]  # numpy's arrays are buffers
-        return Image.frombuffer(mode, (self.width, self.height), view, "raw", mode, line, 1)
+        found, box = self._found
+        mode = _MODES[found.channels]
+        view: Any = memoryview(found.lines_of(box))  # type: ignore[arg-type]  # numpy's arrays are buffers
+        return Image.frombuffer(mode, (self.width, self.height), view, "raw", mode, found.line_bytes, 1)
 
     # ------------------------------------------------------------------------------------------------ results
     def info(self) -> dict[Any, Any]:
