@@ -241,7 +241,7 @@ def from_column(raw: bytes) -> Edges | None:
     """
     if len(raw) < _FIRST_BYTES + _LEAST_INTERVALS * 2 or len(raw) % 2:
         return None
-    edges = np.frombuffer(raw, dtype="<u2", offset=_FIRST_BYTES - 2).astype(np.int64)  # first something that gets another value
+    edges = np.frombuffer(raw, dtype="<u2", offset=_FIRST_BYTES - 2).astype(np.int64)  # the first gets its value below
     if edges[1:].min() <= _MARKER_BYTES:
         return None
     edges[0] = int.from_bytes(raw[:_FIRST_BYTES], "little")

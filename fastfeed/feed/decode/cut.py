@@ -130,7 +130,7 @@ def _grid(data: bytes | memoryview, header: Header, wanted: Box, edges: Edges) -
         first -= 1  # libjpeg interpolates no colours of an image of up to 4 columns: the part shall not be one
     grid = _Grid(wanted.top // header.mcu_height, -(-wanted.bottom // header.mcu_height), first, last, parts)
     before = max(0, grid.above * parts - 1)  # the first one begins behind the marker of the one before it
-    stop = grid.below * parts
+    stop = grid.below * parts  # all of these rows: that is faster than choosing those that are needed
     ends, numbers = edges[before + 1 : stop + 1], markers(len(edges) - 1)[before:stop]
     raw = np.frombuffer(data, dtype=np.uint8)
     if raw[ends - 1].tobytes() != numbers or raw[ends - 2].tobytes() != _MARK * len(numbers):
