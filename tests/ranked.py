@@ -32,7 +32,7 @@ def _rank(target: Callable[..., None], *arguments: Any) -> None:
     atexit.register(os._exit, 0)  # before all others, so the last that is called
     try:
         target(*arguments)
-    except BaseException:
+    except BaseException:  # SystemExit and Ctrl-C too: its exit code has to say so, and it goes on
         atexit.unregister(os._exit)
         raise
 
