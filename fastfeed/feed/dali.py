@@ -8,14 +8,15 @@ others that were on their way begin anew in a new pipeline.
 Nothing else imports nvidia.*.
 """
 
+import ctypes
 import io
 import logging
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import groupby, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +32,11 @@ from fastfeed.optional import load
 LOG = logging.getLogger("fastfeed.loader")
 _MOST_IN_ROW = 3
 """Pipelines that may break without a batch between them."""
+_MOST_MEMORIES = 256
+"""Whose views are kept: those of all batches that are on their way, and some."""
 _EXTRA, _PURPOSE = "dali", 'device_decode="dali"'
+_NAMES = ("data", "where", "place")
+"""Of what a pipeline is fed with."""
 
 
 def is_installed() -> bool:
@@ -39,19 +44,36 @@ def is_installed() -> bool:
     return find_spec("nvidia") is not None and find_spec("nvidia.dali") is not None
 
 
-class _Arrays(NamedTuple):
-    """What a pipeline reads of a batch. DALI does not copy it: it has to stay until the results are there."""
+class _Memories:
+    """DALI's view of the memory of batches, made once: workers use the same memory again and again.
 
-    data: list[memoryview]
-    """A file of each image. Slices of a memoryview, and DALI's tensors of them, are made in half the time of an array's."""
-    start: NDArray[np.int32]
-    """Top and left of its part that is decoded; shape (images, 2)."""
-    shape: NDArray[np.int32]
-    """Height and width of that."""
-    first: NDArray[np.float32]
-    """Row and column in it that become the result's first corner."""
-    last: NDArray[np.float32]
-    """Those that become the opposite one."""
+    It is all of a batch's files, once for each image, and DALI's own threads cut each file out of it. A tensor of DALI's for
+    each file takes three times as long in the thread that trains.
+    """
+
+    def __init__(self) -> None:
+        tensors = load("nvidia.dali.tensors", _EXTRA, _PURPOSE)
+        self._tensor, self._tensors = tensors.TensorCPU, tensors.TensorListCPU
+        self._known: OrderedDict[tuple[int, int, int], Any] = OrderedDict()
+
+    def of(self, data: torch.Tensor, count: int) -> Any:  # noqa: ANN401 - DALI's list of tensors
+        """The memory in which a tensor lies, from where that begins, so many times. It does not keep the memory.
+
+        Args:
+            data: uint8, shape (bytes,).
+            count: Images.
+        """
+        size_bytes = data.untyped_storage().nbytes() - int(data.storage_offset())
+        key = data.data_ptr(), size_bytes, count
+        found = self._known.get(key)
+        if found is None:
+            memory = (ctypes.c_uint8 * size_bytes).from_address(data.data_ptr())
+            found = self._tensors([self._tensor(np.ctypeslib.as_array(memory))] * count, contiguous=False)
+            self._known[key] = found
+            if len(self._known) > _MOST_MEMORIES:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return found
 
 
 class _Pipeline:
@@ -67,8 +89,7 @@ class _Pipeline:
     def __init__(self, most: int, size: tuple[int, int], device: torch.device, options: DaliOptions) -> None:
         self.most, self.size, self.device, self._options = most, size, device, options
         dali = load("nvidia.dali", _EXTRA, _PURPOSE)
-        tensors = load("nvidia.dali.tensors", _EXTRA, _PURPOSE)
-        self._tensor, self._tensors = tensors.TensorCPU, tensors.TensorListCPU
+        self._memories = _Memories()
         self._pipeline = dali.Pipeline(
             batch_size=most, num_threads=options.num_threads, device_id=device.index if device.type == "cuda" else None,
             prefetch_queue_depth=options.in_flight,
@@ -79,52 +100,57 @@ class _Pipeline:
 
     def _graph(self) -> Any:  # noqa: ANN401 - DALI's
         fn, types = load("nvidia.dali.fn", _EXTRA, _PURPOSE), load("nvidia.dali.types", _EXTRA, _PURPOSE)
-        kinds = (types.UINT8, types.INT32, types.INT32, types.FLOAT, types.FLOAT)
-        data, start, shape, first, last = (
+        data, where, place = (
             fn.external_source(name=name, dtype=kind, ndim=1, batch=True, no_copy=True)
-            for name, kind in zip(_Arrays._fields, kinds, strict=True)
+            for name, kind in zip(_NAMES, (types.UINT8, types.INT32, types.FLOAT), strict=True)
         )
+        files = fn.slice(data, start=where[FIRST : FIRST + 1], shape=where[SIZE : SIZE + 1], axes=[0])
         on_gpu = self.device.type == "cuda"
         options = self._options
         of_gpu = (
             {"hw_decoder_load": options.hw_decoder_load, "jpeg_fancy_upsampling": options.fancy_upsampling} if on_gpu else {}
         )
         parts = fn.decoders.image_slice(
-            data, start=start, shape=shape, axes=[0, 1], device="mixed" if on_gpu else "cpu", output_type=types.RGB,
-            adjust_orientation=False, **of_gpu,
+            files, start=where[TOP : LEFT + 1], shape=where[HEIGHT : WIDTH + 1], axes=[0, 1],
+            device="mixed" if on_gpu else "cpu", output_type=types.RGB, adjust_orientation=False, **of_gpu,
         )  # fmt: skip
         return fn.resize(
-            parts, size=list(self.size), roi_start=first, roi_end=last, interp_type=types.INTERP_LINEAR, antialias=True,
-            dtype=types.UINT8,
+            parts, size=list(self.size), roi_start=place[:2], roi_end=place[2:], dtype=types.UINT8,
+            interp_type=types.INTERP_LINEAR, antialias=True,
         )  # fmt: skip
 
     def _begin_empty(self) -> None:
-        """Run a tiny picture through: DALI's first run is as many runs as it may work at, whatever was fed."""
+        """Run tiny pictures through: DALI's first run is as many runs as it may work at, whatever was fed.
+
+        They are as many as a batch may have: nvImageCodec 0.9 (in DALI 2.4) settles by the first batch that it sees how many
+        images of every batch the GPU's JPEG engine gets, for good. After a batch of one it gets seven of 256.
+        """
         stream = io.BytesIO()
         Image.new("RGB", (16, 16)).save(stream, "JPEG")
-        nothing, whole = np.zeros((1, 2)), np.full((1, 2), 16)
-        arrays = _Arrays(
-            [memoryview(stream.getvalue())], nothing.astype(np.int32), whole.astype(np.int32),
-            nothing.astype(np.float32), whole.astype(np.float32),
-        )  # fmt: skip
+        file = torch.frombuffer(bytearray(stream.getvalue()), dtype=torch.uint8)
+        where = np.zeros((self.most, INDEX + 1), dtype=np.int32)
+        where[:, SIZE], where[:, [HEIGHT, WIDTH]] = len(file), 16
+        place = np.array([[0, 0, 16, 16]] * self.most, dtype=np.float32)
         for _ in range(self._options.in_flight):
-            self._feed(arrays)
+            self._feed(file, where, place)
         self._pipeline.schedule_run()
         for _ in range(self._options.in_flight):
             self._pipeline.outputs()
 
-    def _feed(self, arrays: _Arrays) -> Any:  # noqa: ANN401 - DALI's
-        # Given one by one, DALI makes such a list itself, in more than twice the time.
-        files = self._tensors(list(map(self._tensor, arrays.data)), contiguous=False)  # not copied into one piece
-        for name, values in zip(_Arrays._fields, (files, *arrays[1:]), strict=True):
+    def _feed(self, data: torch.Tensor, where: NDArray[np.int32], place: NDArray[np.float32]) -> None:
+        for name, values in zip(_NAMES, (self._memories.of(data, len(where)), where, place), strict=True):
             self._pipeline.feed_input(name, values)
-        return files
 
-    def begin(self, arrays: _Arrays) -> Any:  # noqa: ANN401 - DALI's
-        """Begin with a batch; what has to be kept until its results are there."""
-        files = self._feed(arrays)
+    def begin(self, data: torch.Tensor, where: NDArray[np.int32], place: NDArray[np.float32]) -> None:
+        """Begin with a batch, of which DALI copies nothing: it has to stay until the results are there.
+
+        Args:
+            data: As Encoded's.
+            where: As Encoded's, of the images that are to be decoded.
+            place: Likewise.
+        """
+        self._feed(data, where, place)
         self._pipeline.schedule_run()
-        return files
 
     def end(self) -> torch.Tensor:
         """The oldest batch that was begun, in DALI's memory, of the current stream.
@@ -156,20 +182,14 @@ class Begun:
         self.encoded = encoded
         self.pipeline: _Pipeline | None = None
         """Which works at it; None where none does yet, or where all images were decoded before."""
-        self.kept: Any = None
-        """What DALI looks at besides the arrays."""
         self.error: RuntimeError | None = None
         """What DALI raised instead of beginning with it."""
         where, place = encoded.where.numpy(), encoded.place.numpy()
         chosen = where[:, SIZE] > 0
-        where, place = where[chosen], place[chosen]
-        data: memoryview = memoryview(encoded.data.numpy())  # type: ignore[arg-type]  # numpy's arrays are buffers
-        boxes = where.astype(np.int32)
-        self.arrays = _Arrays(
-            [data[start : start + size] for start, size in zip(where[:, FIRST].tolist(), where[:, SIZE].tolist(), strict=True)],
-            np.ascontiguousarray(boxes[:, [TOP, LEFT]]), np.ascontiguousarray(boxes[:, [HEIGHT, WIDTH]]),
-            np.ascontiguousarray(place[:, :2]), np.ascontiguousarray(place[:, 2:]),
-        )  # fmt: skip
+        self.where: NDArray[np.int32] = where[chosen].astype(np.int32)
+        """Of the images that DALI decodes."""
+        self.place: NDArray[np.float32] = place[chosen]
+        """Likewise."""
 
 
 class DaliDecoder:
@@ -210,7 +230,7 @@ class DaliDecoder:
         """Have DALI begin with as many batches as it may work at."""
         try:
             for begun in islice(self._begun, self.options.in_flight):
-                if begun.pipeline is None and begun.arrays.data:
+                if begun.pipeline is None and len(begun.where):
                     self._begin_with(begun)
         except BaseException:  # Ctrl-C, or no memory for a pipeline
             self._begin_anew()
@@ -219,7 +239,7 @@ class DaliDecoder:
     def _begin_with(self, begun: Begun) -> None:
         begun.pipeline = self._fitting(begun)
         try:
-            begun.kept = begun.pipeline.begin(begun.arrays)
+            begun.pipeline.begin(begun.encoded.data, begun.where, begun.place)
         except RuntimeError as error:  # of a batch before it, which breaks the pipeline; it is raised in its turn
             begun.error = error
 
@@ -289,6 +309,9 @@ class DaliDecoder:
         """All images of a batch in memory of torch's: DALI does not know which streams use what it has given away."""
         shape = (*encoded.size, 3)
         made = torch.empty((len(encoded.where), *shape), dtype=torch.uint8, device=self.device)
+        if not len(encoded.pixels):
+            assert decoded is not None
+            return made.copy_(decoded, non_blocking=True)
         for ready, target, source in _runs(encoded.where[:, SIZE].eq(0).tolist()):
             given = encoded.pixels if ready else decoded
             assert given is not None

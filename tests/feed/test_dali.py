@@ -113,6 +113,38 @@ def test_what_is_taken_is_nobody_elses(decoder):
     assert torch.equal(kept, before)
 
 
+def test_the_first_batch_that_a_pipeline_sees_is_as_large_as_any(decoder, monkeypatch):
+    """By it nvImageCodec settles how many images of a batch the GPU's JPEG engine gets."""
+    fed, usual = list[int](), module._Pipeline._feed
+
+    def seen(pipeline, data, where, place):
+        fed.append(len(where))
+        usual(pipeline, data, where, place)
+
+    monkeypatch.setattr(module._Pipeline, "_feed", seen)
+    by_dali(decoder, batch_of(files_of(7)))
+    assert fed == [7] * (decoder.options.in_flight + 1)
+    by_dali(decoder, batch_of(files_of(3)))
+    by_dali(decoder, batch_of(files_of(8)))
+    assert fed[-4:] == [3, 8, 8, 8]
+
+
+def test_memory_that_is_used_again_gives_what_is_in_it_now(decoder):
+    """A batch's files are read where they lie, by a view of that memory that is kept: as workers use theirs again and again."""
+    memory, expected, found = torch.empty(1 << 20, dtype=torch.uint8), [], []
+    for number in range(4):
+        seed_all(number)
+        encoder = Encoder(Images(TRAIN, "close"), 1 << 30)
+        for at, data in enumerate(files_of(4 + number % 2, 10 * number)):
+            encoder.put(at, data)
+        batch = encoder.made(lambda shape, dtype: memory[8:][: shape[0]].view(dtype))
+        assert batch.data.data_ptr() == memory.data_ptr() + 8
+        found.append(by_dali(decoder, batch))
+        expected.append(decoded_by_pillow(batch))
+    for one, other in zip(found, expected, strict=True):
+        assert levels(inside(one), inside(other))[0] <= 2
+
+
 @pytest.mark.parametrize("where", ["_feed", "begin", "end"])
 @pytest.mark.parametrize("call", [1, 2, 4])
 def test_ctrl_c_does_not_give_one_batchs_images_for_anothers(decoder, monkeypatch, where, call):

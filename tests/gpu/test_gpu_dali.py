@@ -1,6 +1,7 @@
 """device_decode="dali" on a GPU: order, crops, odd and damaged images, memory. Distances and rates are printed (-s)."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +130,28 @@ def test_a_pipeline_that_breaks_is_made_anew(kind):
     done = subprocess.run([sys.executable, "-c", script, kind], capture_output=True, text=True, check=False, timeout=240)
     print(f"\n{done.stdout}{done.stderr}")
     assert done.returncode == 0 and done.stdout.endswith("the next batch is whole\n")
+
+
+_ENGINE = """
+from test_gpu_dali import *
+decoder, batch = DaliDecoder(gpu(), DaliOptions(hw_decoder_load=0.75)), batch_of(sound(64))
+decoder.begin(batch)
+decoder.take()
+"""
+
+
+def test_the_jpeg_engine_gets_its_part(device):
+    """What nvImageCodec says of it, which is settled by the first batch that a pipeline sees."""
+    folders = [str(Path(__file__).parent), str(Path(__file__).parent.parent), *sys.path]
+    script = f"import sys; sys.path[:] = {folders!r}\n{_ENGINE}"
+    told = {**os.environ, "DALI_NVIMGCODEC_LOG_LEVEL": "5"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=240, env=told)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    if "nvjpeg_hw_decoder" not in said:
+        pytest.skip("this GPU has no JPEG engine")
+    found = re.search(r"nvjpeg_hw_decoder selecting max batch size to (\d+)", said)
+    assert found is not None and 48 <= int(found[1]) <= 64, said
 
 
 def test_results_stay_as_they_are_behind_a_slow_stream(device):

@@ -30,6 +30,8 @@ from fastfeed.trace import count
 FIRST, SIZE, TOP, LEFT, HEIGHT, WIDTH, INDEX = range(7)
 """Columns of Encoded.where."""
 _CHANNELS = 3
+_MOST_BYTES = (1 << 31) - 1
+"""Of the JPEGs of a batch: where each begins has to fit into 32 bits for DALI."""
 _ALIGNED_BYTES = 64
 _STEPS_OF_MEMORY = 16
 """Memory is asked for in so many sizes between two powers of two, so that batches find that of others (slots.py)."""
@@ -107,6 +109,8 @@ class Encoder:
                 raise Odd("more pixels than a batch may have (batch_bytes)")
             whole = Cut(data, Box(0, 0, header.height, header.width))
             part, (top, left, _, _) = whole if rows is None else cut(data, header, box, rows)
+            if self._size_bytes + len(part) > _MOST_BYTES:
+                raise Odd("more bytes than a batch may have (2 GiB)")
         self._left_bytes -= pixel_bytes
         self._where.append((self._size_bytes, len(part), box.top - top, box.left - left, box.height, box.width, index))
         self._places.append((*start, *stop))

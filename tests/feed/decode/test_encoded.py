@@ -13,6 +13,7 @@ from loading import equal, seed_all, states
 from torchvision.transforms import v2
 
 import fastfeed
+from fastfeed.feed.decode import encoded as module
 from fastfeed.feed.decode.encoded import FIRST, HEIGHT, INDEX, SIZE, WIDTH, Encoded, Encoder, why_not
 from fastfeed.feed.decode.images import Images
 from fastfeed.feed.decode.placed import decoded_by_pillow
@@ -111,6 +112,22 @@ def test_of_pixels_beyond_a_batch_s_bytes_workers_take_care():
     assert (batch.where[:, HEIGHT] * batch.where[:, WIDTH] * 3)[:2].sum() <= most_bytes
     assert levels(decoded_by_pillow(batch), expected)[0] <= 2
     assert counts == {"images decoded by workers, not by DALI: more pixels than a batch may have (batch_bytes)": 2}
+
+
+def test_of_files_beyond_what_dali_can_address_workers_take_care(monkeypatch):
+    images, files = (
+        Images(TRAIN, "close"),
+        [jpeg(size, seed=seed) for seed, size in enumerate(((90, 70), (200, 150), (90, 70)))],
+    )
+    monkeypatch.setattr(module, "_MOST_BYTES", len(files[0]) + len(files[2]))
+    with counted() as counts:
+        seed_all(3)
+        expected = pixels_of(images, files)
+        seed_all(3)
+        batch = made(images, files)
+    assert batch.where[:, SIZE].gt(0).tolist() == [True, False, True]
+    assert levels(decoded_by_pillow(batch), expected)[0] <= 2
+    assert counts == {"images decoded by workers, not by DALI: more bytes than a batch may have (2 GiB)": 1}
 
 
 def test_a_file_that_is_cut_off_raises_before_anything_is_drawn():
