@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each run (default %(default)s)")
-    parser.add_argument("--engine", type=float, nargs="+", default=[0.5, 0.65, 0.9], help="hw_decoder_load")
+    parser.add_argument("--engine", type=float, nargs="+", default=[0.0, 0.5, 0.9], help="hw_decoder_load")
     parser.add_argument("--threads", type=int, nargs="+", default=[8])
     parser.add_argument("--in-flight", type=int, nargs="+", default=[2])
     parser.add_argument("--fancy", type=int, nargs="+", default=[0], help="1: colours are interpolated, 0: repeated")

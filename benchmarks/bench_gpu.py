@@ -43,7 +43,8 @@ from benchmarks.measure import (
 
 SIZE = 224
 NEEDS_ROWS = "rows"
-_ENGINES = (0.5, 0.65, 0.9)
+_OPTIONS: tuple[tuple[str, Record], ...] = (("", {}), *((f" {part}", {"hw_decoder_load": part}) for part in (0.0, 0.5, 0.9)))
+"""Of DALI's, by what the way's name says of them."""
 MODELS = ("resnet50", "resnet18")
 
 
@@ -59,8 +60,9 @@ class Way(NamedTuple):
     """Whether batches have that layout in memory when they come, so that the GPU need not make it."""
     device: bool = False
     """Whether they come on the GPU, normalised (device=); else the training loop copies and normalises them."""
-    engine: float | None = None
-    """DALI decodes, and gives that part of images to the GPU's JPEG engine; None where the CPU decodes."""
+    dali: Record | None = None
+    """DALI decodes, with these options; None where the CPU decodes. hw_decoder_load is the part of images that the GPU's JPEG
+    engine gets; without it that is found while batches are taken."""
     workers: int | None = None
     """Worker processes, or threads of hand-written DALI's, of each GPU, where they do not follow --workers."""
 
@@ -124,8 +126,8 @@ def by_fastfeed(order: Record) -> Any:  # noqa: ANN401 - a loader
     options = {**_options(order), "channels_last": order["channels_last"]}
     if on_device:
         options.update(device="cuda", pin_memory=None)
-    if order["engine"] is not None:
-        options.update(device_decode=fastfeed.DaliOptions(hw_decoder_load=order["engine"]))
+    if order["dali"] is not None:
+        options.update(device_decode=fastfeed.DaliOptions(**order["dali"]))
     if order["world"] == 1:
         return fastfeed.DataLoader(dataset, sampler=_drawn(dataset, order), **options)
     return fastfeed.DataLoader(dataset.select(_again_and_again(dataset, order)), shuffle=True, distributed=True, **options)
@@ -140,11 +142,14 @@ WAYS = (
     Way("fastfeed, jpeg_rows, channels last", by_fastfeed, NEEDS_ROWS, channels_last=True),
     Way("fastfeed, jpeg_rows, channels last, device", by_fastfeed, NEEDS_ROWS, channels_last=True, device=True),
     *(
-        Way(f"fastfeed, {packing}, dali {engine}", by_fastfeed, kind, channels_last=True, device=True, engine=engine, workers=8)
-        for (packing, kind), engine in product((("shards", "shards"), ("jpeg_rows", NEEDS_ROWS)), _ENGINES)
+        Way(f"fastfeed, {packing}, dali{name}", by_fastfeed, kind, channels_last=True, device=True, dali=options, workers=8)
+        for (packing, kind), (name, options) in product((("shards", "shards"), ("jpeg_rows", NEEDS_ROWS)), _OPTIONS)
     ),
-    *(Way(f"hand-written DALI, {engine}", handdali.batches, "files", engine=engine, workers=8) for engine in _ENGINES),
-)
+    *(
+        Way(f"hand-written DALI,{name}", handdali.batches, "files", dali=options, workers=8)
+        for name, options in _OPTIONS if options
+    ),
+)  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------ one run, in its own process
@@ -279,7 +284,7 @@ def order_of(way: Way | None, args: argparse.Namespace, folders: dict[str, str],
     return {
         **common, "way": way.name, "folder": folders[way.packing], "short_epochs": args.short_epochs,
         "workers": workers if way.workers is None else way.workers * args.gpus,
-        "channels_last": way.channels_last, "device": way.device, "engine": way.engine,
+        "channels_last": way.channels_last, "device": way.device, "dali": way.dali,
     }  # fmt: skip
 
 
@@ -288,7 +293,7 @@ def orders_of(args: argparse.Namespace, folders: dict[str, str]) -> Iterator[Rec
     if not args.loader_only:
         yield order_of(None, args, folders, 0, trains=True)
     chosen = [way for way in WAYS if way.packing in folders and any(word in way.name for word in args.only)]
-    chosen = [way for way in chosen if way.engine is None or handdali.has_dali()]
+    chosen = [way for way in chosen if way.dali is None or handdali.has_dali()]
     for way, trains in product(chosen, (False,) if args.loader_only else (False, True)):
         for workers in args.workers if way.workers is None else args.workers[:1]:
             yield order_of(way, args, folders, workers, trains=trains)

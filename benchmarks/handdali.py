@@ -47,7 +47,7 @@ def _pipeline(order: Record) -> Any:  # noqa: ANN401 - DALI's
         )
         images = fn.decoders.image_random_crop(
             files, device="mixed", output_type=types.RGB, random_area=_AREA, random_aspect_ratio=_RATIO, num_attempts=_TRIES,
-            hw_decoder_load=order["engine"],
+            **order["dali"],
         )  # fmt: skip
         images = fn.resize(images, size=[_SIZE, _SIZE], interp_type=types.INTERP_LINEAR, antialias=True)
         images = fn.crop_mirror_normalize(
@@ -61,7 +61,7 @@ def batches(order: Record) -> Iterator[Any]:
     """Images (float16, shape (batch, 3, 224, 224), channels last) and classes, on the GPU, epoch after epoch.
 
     Args:
-        order: folder (class folders of photos), batch_size, workers (threads of DALI's), engine (hw_decoder_load), and
+        order: folder (class folders of photos), batch_size, workers (threads of DALI's), dali (options of its decoder), and
             the rank's number, world and local (ranks.py).
     """
     from nvidia.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy

@@ -78,7 +78,7 @@ def test_an_order_says_all_that_a_run_needs():
     way = next(way for way in bench_gpu.WAYS if way.name == DALI)
     order = bench_gpu.order_of(way, asked("--gpus", "2"), {"shards": "/packed"}, 30, trains=True)
     assert json.loads(json.dumps(order)) == order
-    assert (order["folder"], order["engine"], order["device"], order["gpus"]) == ("/packed", 0.5, True, 2)
+    assert (order["folder"], order["dali"], order["device"], order["gpus"]) == ("/packed", {"hw_decoder_load": 0.5}, True, 2)
     assert order["workers"] == 16  # its own number, for each GPU
     fixed = bench_gpu.order_of(None, asked(), {}, 30, trains=True)
     assert (fixed["way"], fixed["workers"], fixed["gpus"]) == (DEMAND, 0, 1)
@@ -161,7 +161,7 @@ def test_ranks_draw_their_parts_of_one_long_epoch(tmp_path):
     script.write_text(_DRAWN.format(root=str(ROOT)))
     order = {
         "files": str(photos), "shards": str(tmp_path / "packed"), "batch_size": 4, "steps": 2, "short_epochs": False,
-        "workers": 2, "device": False, "channels_last": False, "engine": None, "profiled": 0,
+        "workers": 2, "device": False, "channels_last": False, "dali": None, "profiled": 0,
     }  # fmt: skip
     found = in_fresh_process(str(script), order, launcher=ranks.launcher(2), seconds=120)["ranks"]
     for form in ("files", "shards"):
@@ -261,7 +261,7 @@ def test_what_no_time_is_left_for_is_left_out_and_named(tool, tmp_path):
     args = asked(json=str(record), workers=2)
     bench = tool.Bench(args, {"files": "there", "shards": "there"}, [], time.monotonic() + 1)
     bench.run_all()
-    of_dali = {way.name for way in tool.bench_gpu.WAYS if way.engine is not None and way.packing in {"files", "shards"}}
+    of_dali = {way.name for way in tool.bench_gpu.WAYS if way.dali is not None and way.packing in {"files", "shards"}}
     there = {TORCH, SHARDS, *(of_dali if tool.handdali.has_dali() else ())}
     trained, loaded = ([way for way in names if way in there] for names in (tool.TRAINED, tool.LOADED))
     ways = [run.way for run in gpuplan.runs_of(trained, loaded)]

@@ -11,9 +11,11 @@ Nothing else imports nvidia.*.
 import ctypes
 import io
 import logging
+import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import groupby, islice
 from typing import Any
@@ -26,6 +28,7 @@ from PIL import Image
 from fastfeed.feed.dalioptions import DaliOptions
 from fastfeed.feed.decode.encoded import FIRST, HEIGHT, INDEX, LEFT, SIZE, TOP, WIDTH, Encoded
 from fastfeed.feed.decode.placed import decoded_by_pillow
+from fastfeed.feed.engineload import EngineLoad
 from fastfeed.feed.naming import indices_text
 from fastfeed.optional import load
 
@@ -83,7 +86,7 @@ class _Pipeline:
         most: Images that a batch may have.
         size: Height and width of results, in pixels.
         device: Where they are made.
-        options: How.
+        options: How; hw_decoder_load is settled.
     """
 
     def __init__(self, most: int, size: tuple[int, int], device: torch.device, options: DaliOptions) -> None:
@@ -97,6 +100,16 @@ class _Pipeline:
         with self._pipeline:
             self._pipeline.set_outputs(self._graph())
         self._begin_empty()
+
+    def fits(self, images: int, size: tuple[int, int], engine: float) -> bool:
+        """Whether a batch can be decoded by it.
+
+        Args:
+            images: Of the batch.
+            size: Height and width of results, in pixels.
+            engine: The part of images that the GPU's JPEG engine shall get.
+        """
+        return images <= self.most and size == self.size and engine == self._options.hw_decoder_load
 
     def _graph(self) -> Any:  # noqa: ANN401 - DALI's
         fn, types = load("nvidia.dali.fn", _EXTRA, _PURPOSE), load("nvidia.dali.types", _EXTRA, _PURPOSE)
@@ -214,6 +227,8 @@ class DaliDecoder:
         self.broken = 0
         """Pipelines that broke."""
         self._broken_in_row = 0
+        self.load = EngineLoad(self.options.hw_decoder_load)
+        """Which part of images the GPU's JPEG engine gets."""
 
     def __len__(self) -> int:
         """Batches that were begun and not taken."""
@@ -245,9 +260,11 @@ class DaliDecoder:
 
     def _fitting(self, begun: Begun) -> _Pipeline:
         most, size, before = len(begun.encoded.where), begun.encoded.size, self._pipeline
-        if before is None or before.size != size or before.most < most:
-            self._pipeline = before = _Pipeline(most, size, self.device, self.options)
-        return before
+        if before is not None and before.fits(most, size, self.load.part):
+            return before
+        most = most if before is None else max(most, before.most)
+        self._pipeline = _Pipeline(most, size, self.device, replace(self.options, hw_decoder_load=self.load.part))
+        return self._pipeline
 
     def take(self, wanted: Begun | None = None) -> torch.Tensor:
         """The oldest batch that was begun; uint8, shape (images, height, width, 3), on the device, of the current stream.
@@ -262,7 +279,7 @@ class DaliDecoder:
         """
         self._bring_forward(wanted)
         self._work()
-        begun = self._begun[0]
+        begun, began = self._begun[0], time.perf_counter()
         try:
             decoded = self._ended(begun)
             self._begun.popleft()
@@ -272,6 +289,8 @@ class DaliDecoder:
             self._begin_anew()
             raise
         self._broken_in_row = 0
+        if self.device.type == "cuda":
+            self.load.taken(time.perf_counter() - began)
         made = self._gathered(begun.encoded, decoded)
         self._release(begun, decoded)
         self._work()
@@ -295,6 +314,7 @@ class DaliDecoder:
 
     def forget(self) -> None:
         """Let go of batches that nobody will take."""
+        self.load.paused()
         if any(begun.pipeline is not None for begun in self._begun):
             self._pipeline = None  # one of them may have broken it
         _let_go(self._begun, self._reading)

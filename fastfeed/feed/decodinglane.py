@@ -122,7 +122,10 @@ class Decoders:
         Args:
             device: Where; None before that is settled.
         """
-        return (*(() if device is None else self.options.told(device)), _REST)
+        if device is None:
+            return (_REST,)
+        engine = (self._decoder.load.told,) if device.type == "cuda" and self._decoder is not None else ()
+        return (*self.options.told(device), *engine, _REST)
 
     def counted(self) -> dict[str, int]:
         """Pipelines that broke since this was asked last, by the counter's name; nothing where none did."""

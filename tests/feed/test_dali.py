@@ -104,6 +104,19 @@ def test_batches_of_any_size_come_in_order(decoder):
         assert levels(inside(one), inside(decoded_by_pillow(batch)))[0] <= 2
 
 
+def test_another_part_for_the_jpeg_engine_is_another_pipeline(decoder):
+    batches = [batch_of(files_of(count, count), seed=count) for count in (4, 3, 4, 2)]
+    first, second = decoder.begin(batches[0]), decoder.begin(batches[1])
+    decoder.load.part = 0.9
+    found = [decoder.take(first)]
+    third = decoder.begin(batches[2])
+    found += [decoder.take(second), decoder.take(third), by_dali(decoder, batches[3])]
+    for batch, one in zip(batches, found, strict=True):
+        assert levels(inside(one), inside(decoded_by_pillow(batch)))[0] <= 2
+    assert first.pipeline is second.pipeline is not third.pipeline
+    assert not first.pipeline.fits(1, (EDGE, EDGE), 0.9) and third.pipeline.fits(4, (EDGE, EDGE), 0.9)
+
+
 def test_what_is_taken_is_nobody_elses(decoder):
     batch, other = batch_of(files_of(4)), batch_of(files_of(4, 9), seed=1)
     kept = by_dali(decoder, batch)

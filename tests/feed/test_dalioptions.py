@@ -14,7 +14,7 @@ def test_options_say_why():
     assert options.num_threads == 3 and 1 <= DaliOptions().num_threads <= 8
     assert options.told(CPU) == ("DALI decodes by its own code for CPUs, since device is cpu: 3 threads",)
     assert "8 or this rank's processors" in DaliOptions().told(CPU)[0]
-    assert "50% of images" in " ".join(options.told(torch.device("cuda", 0)))
+    assert "3 threads; 2 batches at a time" in options.told(torch.device("cuda", 0))[0]
 
 
 @pytest.mark.parametrize(("fancy", "word"), [(False, "repeated"), (True, "interpolated")])

@@ -173,6 +173,18 @@ def test_results_stay_as_they_are_behind_a_slow_stream(device):
         assert near(images, expected[number % 4]), f"batch {number}"
 
 
+def test_a_loop_that_waits_for_dali_has_the_jpeg_engine_tried(device):
+    decoder, batch = DaliDecoder(device), batch_of(sound(8) * 8)
+    assert "gets no images" in decoder.load.told
+    decoder.begin(batch)
+    first = found = decoder.take()
+    for _ in range(250):
+        decoder.begin(batch)
+        found = decoder.take()
+    print(f"\n{decoder.load.told}")
+    assert "x as fast as without" in decoder.load.told and near(found, first)
+
+
 def test_memory_stays_bounded(device, photos):
     loader = loaded(photos, PIXELS, device="cuda", device_decode="dali", persistent_workers=True)
     used = []
