@@ -57,7 +57,7 @@ def test_a_run_takes_what_its_loader_or_the_gpu_takes():
     starving, fed = (gpuplan.Run(way, trains=True).seconds(300, H200) for way in (TORCH, DALI))
     assert starving == pytest.approx(H200.start_seconds + 340 * 256 / 2_700)
     assert fed == pytest.approx(H200.start_seconds + 340 * 256 / (0.9 * 4_700))
-    assert gpuplan.Run(DALI, trains=False).seconds(100, H200) == pytest.approx(H200.start_seconds + 140 * 256 / 6_000)
+    assert gpuplan.Run(DALI, trains=False).seconds(100, H200) == pytest.approx(H200.start_seconds + 140 * 256 / 7_000)
 
 
 @pytest.mark.parametrize("gpus", [1, 4])

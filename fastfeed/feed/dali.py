@@ -38,8 +38,10 @@ _MOST_IN_ROW = 3
 _MOST_MEMORIES = 256
 """Whose views are kept: those of all batches that are on their way, and some."""
 _EXTRA, _PURPOSE = "dali", 'device_decode="dali"'
-_NAMES = ("data", "where", "place")
+_NAMES = ("data", "table")
 """Of what a pipeline is fed with."""
+_PLACE = INDEX + 1
+"""First column of Encoded.place in a table."""
 
 
 def is_installed() -> bool:
@@ -113,18 +115,19 @@ class _Pipeline:
 
     def _graph(self) -> Any:  # noqa: ANN401 - DALI's
         fn, types = load("nvidia.dali.fn", _EXTRA, _PURPOSE), load("nvidia.dali.types", _EXTRA, _PURPOSE)
-        data, where, place = (
+        data, table = (
             fn.external_source(name=name, dtype=kind, ndim=1, batch=True, no_copy=True)
-            for name, kind in zip(_NAMES, (types.UINT8, types.INT32, types.FLOAT), strict=True)
+            for name, kind in zip(_NAMES, (types.UINT8, types.INT32), strict=True)
         )
-        files = fn.slice(data, start=where[FIRST : FIRST + 1], shape=where[SIZE : SIZE + 1], axes=[0])
+        files = fn.slice(data, start=table[FIRST : FIRST + 1], shape=table[SIZE : SIZE + 1], axes=[0])
+        place = fn.reinterpret(table[_PLACE:], dtype=types.FLOAT)
         on_gpu = self.device.type == "cuda"
         options = self._options
         of_gpu = (
             {"hw_decoder_load": options.hw_decoder_load, "jpeg_fancy_upsampling": options.fancy_upsampling} if on_gpu else {}
         )
         parts = fn.decoders.image_slice(
-            files, start=where[TOP : LEFT + 1], shape=where[HEIGHT : WIDTH + 1], axes=[0, 1],
+            files, start=table[TOP : LEFT + 1], shape=table[HEIGHT : WIDTH + 1], axes=[0, 1],
             device="mixed" if on_gpu else "cpu", output_type=types.RGB, adjust_orientation=False, **of_gpu,
         )  # fmt: skip
         return fn.resize(
@@ -141,28 +144,27 @@ class _Pipeline:
         stream = io.BytesIO()
         Image.new("RGB", (16, 16)).save(stream, "JPEG")
         file = torch.frombuffer(bytearray(stream.getvalue()), dtype=torch.uint8)
-        where = np.zeros((self.most, INDEX + 1), dtype=np.int32)
-        where[:, SIZE], where[:, [HEIGHT, WIDTH]] = len(file), 16
-        place = np.array([[0, 0, 16, 16]] * self.most, dtype=np.float32)
+        where, place = np.zeros((self.most, INDEX + 1), dtype=np.int64), np.zeros((self.most, 4), dtype=np.float32)
+        where[:, SIZE], where[:, [HEIGHT, WIDTH]], place[:, 2:] = len(file), 16, 16
+        table = _table_of(where, place)
         for _ in range(self._options.in_flight):
-            self._feed(file, where, place)
+            self._feed(file, table)
         self._pipeline.schedule_run()
         for _ in range(self._options.in_flight):
             self._pipeline.outputs()
 
-    def _feed(self, data: torch.Tensor, where: NDArray[np.int32], place: NDArray[np.float32]) -> None:
-        for name, values in zip(_NAMES, (self._memories.of(data, len(where)), where, place), strict=True):
+    def _feed(self, data: torch.Tensor, table: NDArray[np.int32]) -> None:
+        for name, values in zip(_NAMES, (self._memories.of(data, len(table)), table), strict=True):
             self._pipeline.feed_input(name, values)
 
-    def begin(self, data: torch.Tensor, where: NDArray[np.int32], place: NDArray[np.float32]) -> None:
+    def begin(self, data: torch.Tensor, table: NDArray[np.int32]) -> None:
         """Begin with a batch, of which DALI copies nothing: it has to stay until the results are there.
 
         Args:
             data: As Encoded's.
-            where: As Encoded's, of the images that are to be decoded.
-            place: Likewise.
+            table: As _table_of() makes it.
         """
-        self._feed(data, where, place)
+        self._feed(data, table)
         self._pipeline.schedule_run()
 
     def end(self) -> torch.Tensor:
@@ -197,12 +199,22 @@ class Begun:
         """Which works at it; None where none does yet, or where all images were decoded before."""
         self.error: RuntimeError | None = None
         """What DALI raised instead of beginning with it."""
-        where, place = encoded.where.numpy(), encoded.place.numpy()
+        where = encoded.where.numpy()
         chosen = where[:, SIZE] > 0
-        self.where: NDArray[np.int32] = where[chosen].astype(np.int32)
+        self.table = _table_of(where[chosen], encoded.place.numpy()[chosen])
         """Of the images that DALI decodes."""
-        self.place: NDArray[np.float32] = place[chosen]
-        """Likewise."""
+
+
+def _table_of(where: NDArray[np.int64], place: NDArray[np.float32]) -> NDArray[np.int32]:
+    """What DALI is told of images: Encoded's where and place beside each other, since each array takes time of this thread.
+
+    Args:
+        where: As Encoded's.
+        place: Likewise. Its bits are kept.
+    """
+    found = np.empty((len(where), _PLACE + place.shape[1]), dtype=np.int32)
+    found[:, :_PLACE], found[:, _PLACE:] = where, place.view(np.int32)
+    return found
 
 
 class DaliDecoder:
@@ -245,7 +257,7 @@ class DaliDecoder:
         """Have DALI begin with as many batches as it may work at."""
         try:
             for begun in islice(self._begun, self.options.in_flight):
-                if begun.pipeline is None and len(begun.where):
+                if begun.pipeline is None and len(begun.table):
                     self._begin_with(begun)
         except BaseException:  # Ctrl-C, or no memory for a pipeline
             self._begin_anew()
@@ -254,7 +266,7 @@ class DaliDecoder:
     def _begin_with(self, begun: Begun) -> None:
         begun.pipeline = self._fitting(begun)
         try:
-            begun.pipeline.begin(begun.encoded.data, begun.where, begun.place)
+            begun.pipeline.begin(begun.encoded.data, begun.table)
         except RuntimeError as error:  # of a batch before it, which breaks the pipeline; it is raised in its turn
             begun.error = error
 
@@ -329,11 +341,11 @@ class DaliDecoder:
         """All images of a batch in memory of torch's: DALI does not know which streams use what it has given away."""
         shape = (*encoded.size, 3)
         made = torch.empty((len(encoded.where), *shape), dtype=torch.uint8, device=self.device)
-        if not len(encoded.pixels):
-            assert decoded is not None
+        if decoded is not None and len(decoded) == len(made):
             return made.copy_(decoded, non_blocking=True)
+        pixels = encoded.pixels
         for ready, target, source in _runs(encoded.where[:, SIZE].eq(0).tolist()):
-            given = encoded.pixels if ready else decoded
+            given = pixels if ready else decoded
             assert given is not None
             made[target].copy_(given[source].view(-1, *shape), non_blocking=True)
         return made

@@ -130,9 +130,9 @@ def test_the_first_batch_that_a_pipeline_sees_is_as_large_as_any(decoder, monkey
     """By it nvImageCodec settles how many images of a batch the GPU's JPEG engine gets."""
     fed, usual = list[int](), module._Pipeline._feed
 
-    def seen(pipeline, data, where, place):
-        fed.append(len(where))
-        usual(pipeline, data, where, place)
+    def seen(pipeline, data, table):
+        fed.append(len(table))
+        usual(pipeline, data, table)
 
     monkeypatch.setattr(module._Pipeline, "_feed", seen)
     by_dali(decoder, batch_of(files_of(7)))

@@ -8,7 +8,6 @@ does not fit, is decoded here, and is there as pixels.
 import math
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +29,8 @@ from fastfeed.trace import count
 FIRST, SIZE, TOP, LEFT, HEIGHT, WIDTH, INDEX = range(7)
 """Columns of Encoded.where."""
 _CHANNELS = 3
+_CORNERS = 4
+"""Columns of Encoded.place."""
 _MOST_BYTES = (1 << 31) - 1
 """Of the JPEGs of a batch: where each begins has to fit into 32 bits for DALI."""
 _ALIGNED_BYTES = 64
@@ -39,20 +40,52 @@ _DECODED = "images decoded by workers, not by DALI: "
 
 
 class Encoded(NamedTuple):
-    """The images of a batch. All tensors are parts of one memory."""
+    """The images of a batch. It is one tensor: each that is received takes time of the process that trains."""
 
-    data: torch.Tensor
-    """The JPEGs; uint8, shape (bytes,)."""
-    where: torch.Tensor
-    """Of each image where its JPEG lies in data and how long it is, 0 for one that is decoded already; top, left, height and
-    width of the part that is needed, in pixels of that JPEG; and its position in the dataset. int64, shape (images, 7)."""
-    place: torch.Tensor
-    """Of each image rows and columns of the corners that become the result's first and last one, from the beginning of that
-    part: (row, column, row, column), mirrored where the first are larger. float32, shape (images, 4)."""
-    pixels: torch.Tensor
-    """Those that are decoded already, in order; uint8, shape (some of the images, height * width * 3), channels last."""
+    whole: torch.Tensor
+    """All of it; uint8, shape (bytes,)."""
+    counts: tuple[int, int, int]
+    """Bytes of JPEGs, images, and those of them that are decoded already."""
     size: tuple[int, int]
     """Height and width that each becomes, in pixels."""
+
+    @property
+    def data(self) -> torch.Tensor:
+        """The JPEGs; uint8, shape (bytes,)."""
+        return self._part(0)
+
+    @property
+    def where(self) -> torch.Tensor:
+        """Of each image a row; int64, shape (images, 7).
+
+        Where its JPEG lies in data, and how long it is, 0 for one that is decoded already; top, left, height and width of the
+        part that is needed, in pixels of that JPEG; its position in the dataset.
+        """
+        return self._part(1).view(torch.int64).view(-1, INDEX + 1)
+
+    @property
+    def place(self) -> torch.Tensor:
+        """Of each image the corners of its part that become the result's first and last one; float32, shape (images, 4).
+
+        (row, column, row, column) from the beginning of that part, mirrored where the first are larger.
+        """
+        return self._part(2).view(torch.float32).view(-1, _CORNERS)
+
+    @property
+    def pixels(self) -> torch.Tensor:
+        """Those that are decoded already, in order; uint8, shape (some of the images, height * width * 3), channels last."""
+        return self._part(3).view(self.counts[2], -1) if self.counts[2] else self._part(3).view(0, 1)
+
+    def _part(self, number: int) -> torch.Tensor:
+        sizes = _sizes_bytes(self.counts, self.size)
+        start = sum(map(_aligned, sizes[:number]))
+        return self.whole[start : start + sizes[number]]
+
+
+def _sizes_bytes(counts: tuple[int, int, int], size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Of the parts of an Encoded with these counts and this size, in order; each begins at a multiple of 64 bytes."""
+    data_bytes, images, decoded = counts
+    return data_bytes, 8 * images * (INDEX + 1), 4 * images * _CORNERS, decoded * math.prod(size) * _CHANNELS
 
 
 class Encoder:
@@ -124,21 +157,14 @@ class Encoder:
             memory: Gives the memory of it.
         """
         assert self._images.batch is not None
-        (channels, height, width), _ = self._images.batch
-        shape = len(self._pixels), height * width * channels
-        where, places = np.array(self._where, dtype=np.int64), np.array(self._places, dtype=np.float32)
-        sizes = self._size_bytes, where.nbytes, places.nbytes, math.prod(shape)
-        *starts, end = accumulate(sizes, lambda start, size: _aligned(start + size), initial=0)
-        whole = memory((_rounded(end),), torch.uint8)
-        data, table, corners, pixels = (whole[start : start + size] for start, size in zip(starts, sizes, strict=True))
-        made = Encoded(
-            data, table.view(torch.int64).view(where.shape), corners.view(torch.float32).view(places.shape), pixels.view(shape),
-            (height, width),
-        )  # fmt: skip
-        np.concatenate([np.frombuffer(part, dtype=np.uint8) for part in (b"", *self._parts)], out=data.numpy())
-        made.where.numpy()[:], made.place.numpy()[:] = where, places
-        for number, one in enumerate(self._pixels):
-            made.pixels.numpy()[number] = one.reshape(-1)
+        (_, height, width), _ = self._images.batch
+        counts, size = (self._size_bytes, len(self._where), len(self._pixels)), (height, width)
+        end = sum(map(_aligned, _sizes_bytes(counts, size)))
+        made = Encoded(memory((_rounded(end),), torch.uint8), counts, size)
+        np.concatenate([np.frombuffer(part, dtype=np.uint8) for part in (b"", *self._parts)], out=made.data.numpy())
+        made.where.numpy()[:], made.place.numpy()[:] = self._where, self._places
+        for one, target in zip(self._pixels, made.pixels.numpy(), strict=True):
+            target[:] = one.reshape(-1)
         return made
 
 

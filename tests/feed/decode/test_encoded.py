@@ -160,8 +160,11 @@ def test_its_parts_are_one_memory_and_pass_a_pipe():
         encoder.put(number, data)
     batch = encoder.made(noted)
     (whole,) = asked
-    assert all(part.untyped_storage().data_ptr() == whole.data_ptr() for part in batch[:4]) and batch.size == (24, 24)
-    assert [part.dtype for part in batch[:4]] == [torch.uint8, torch.int64, torch.float32, torch.uint8]
+    parts = [batch.data, batch.where, batch.place, batch.pixels]
+    assert all(part.untyped_storage().data_ptr() == whole.data_ptr() for part in parts) and batch.size == (24, 24)
+    assert [part.dtype for part in parts] == [torch.uint8, torch.int64, torch.float32, torch.uint8]
+    assert [part.shape for part in parts[1:]] == [(3, 7), (3, 4), (1, 24 * 24 * 3)]
+    assert all(part.data_ptr() % 64 == whole.data_ptr() % 64 for part in parts)
     first = batch.where[2, FIRST]
     assert bytes(batch.data[first:].tolist()) == files[2]
     assert equal(pickle.loads(pickle.dumps(batch)), batch)
