@@ -297,6 +297,9 @@ def cached(
         raise UsageError(
             msg, got=f"a {type(dataset).__name__}", hint="Of a folder or packed data: fastfeed.open(path, cache=...)."
         )
+    if isinstance(dataset, CachedDataset) and upto != "sample":
+        msg = "the dataset keeps samples already: before its transform there is nothing left that takes time"
+        raise UsageError(msg, got=repr(dataset), hint='Give upto="sample" to keep what comes behind the transform as well.')
     prove_place(asked, dataset.home if isinstance(dataset, KeepsReads) else folder_of(dataset))
     trial = _copied(dataset)
     sizes = prove(trial, parts_of(trial, upto))

@@ -56,6 +56,10 @@ def noisy(sample: dict[str, Any]) -> dict[str, Any]:
     return {**sample, "values": sample["values"] + torch.rand(20)}
 
 
+def doubled(sample: dict[str, Any]) -> dict[str, Any]:
+    return {**sample, "values": sample["values"] * 2}
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     (tmp_path / "place").mkdir()
@@ -325,6 +329,14 @@ def test_what_cannot_be_kept_is_refused(place: Path):
         fastfeed.cached([], "sample", cache_dir=place, cache="8MiB")
     with pytest.raises(UsageError, match="draws random numbers"):
         fastfeed.cached(Heavy(place / "log", noisy), "sample", cache_dir=place, cache="8MiB")
+
+
+def test_what_is_kept_already_is_kept_again_behind_its_transform_alone(tmp_path: Path, place: Path):
+    kept = fastfeed.cached(Heavy(tmp_path / "log", doubled), cache="8MiB", cache_dir=place)
+    with pytest.raises(UsageError, match='keeps samples already.*upto="sample"'):
+        fastfeed.cached(kept, cache="8MiB", cache_dir=place)
+    twice = fastfeed.cached(kept, "sample", cache="8MiB", cache_dir=place)
+    assert values([twice[3], twice[3]]) == [12, 12]
 
 
 def test_pickles_join_the_same_cache(tmp_path: Path, place: Path):
