@@ -333,7 +333,7 @@ def test_what_cannot_be_kept_is_refused(place: Path):
 
 def test_what_is_kept_already_is_kept_again_behind_its_transform_alone(tmp_path: Path, place: Path):
     kept = fastfeed.cached(Heavy(tmp_path / "log", doubled), cache="8MiB", cache_dir=place)
-    with pytest.raises(UsageError, match='keeps samples already.*upto="sample"'):
+    with pytest.raises(UsageError, match=r'keeps samples already.*upto="sample"'):
         fastfeed.cached(kept, cache="8MiB", cache_dir=place)
     twice = fastfeed.cached(kept, "sample", cache="8MiB", cache_dir=place)
     assert values([twice[3], twice[3]]) == [12, 12]
