@@ -42,6 +42,9 @@ class Way(Protocol):
     def release(self) -> None:
         """Let go of memory that was read."""
 
+    def ended(self) -> None:
+        """All batches of the pass were handed out."""
+
 
 class _Ready(NamedTuple):
     """A batch that waits for its turn."""
@@ -127,6 +130,8 @@ class Conveyor:
         """What is to be raised now."""
         fault = self._waiting.popleft()
         assert isinstance(fault, _Fault)
+        if isinstance(fault.error, StopIteration):
+            self._lane_of().ended()
         self._taken = None if self._failed_before(fault.taken) else fault.taken
         return fault.error
 

@@ -4,186 +4,28 @@ Which samples, in which order, and which part of each becomes the result, is dec
 nothing, and sees only what its decoders surely take. One pipeline serves for as long as it works. A file that is damaged where
 no header tells breaks a pipeline for good: then its batch is decoded by Pillow, which says what is wrong with the file, and the
 others that were on their way begin anew in a new pipeline.
-
-Nothing else imports nvidia.*.
 """
 
-import ctypes
-import io
 import logging
 import time
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from itertools import groupby, islice
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image
 
 from fastfeed.feed.dalioptions import DaliOptions
-from fastfeed.feed.decode.encoded import FIRST, HEIGHT, INDEX, LEFT, SIZE, TOP, WIDTH, Encoded
+from fastfeed.feed.dalipipeline import Pipeline, prove_installed, said_of, table_of
+from fastfeed.feed.decode.encoded import INDEX, SIZE, Encoded
 from fastfeed.feed.decode.placed import decoded_by_pillow
-from fastfeed.feed.engineload import EngineLoad
+from fastfeed.feed.engineload import EngineLoad, engine_load
 from fastfeed.feed.naming import indices_text
-from fastfeed.optional import load
 
 LOG = logging.getLogger("fastfeed.loader")
 _MOST_IN_ROW = 3
 """Pipelines that may break without a batch between them."""
-_MOST_MEMORIES = 256
-"""Whose views are kept: those of all batches that are on their way, and some."""
-_EXTRA, _PURPOSE = "dali", 'device_decode="dali"'
-_NAMES = ("data", "table")
-"""Of what a pipeline is fed with."""
-_PLACE = INDEX + 1
-"""First column of Encoded.place in a table."""
-
-
-def is_installed() -> bool:
-    """Whether DALI can be imported; it is not."""
-    return find_spec("nvidia") is not None and find_spec("nvidia.dali") is not None
-
-
-class _Memories:
-    """DALI's view of the memory of batches, made once: workers use the same memory again and again.
-
-    It is all of a batch's files, once for each image, and DALI's own threads cut each file out of it. A tensor of DALI's for
-    each file takes three times as long in the thread that trains.
-    """
-
-    def __init__(self) -> None:
-        tensors = load("nvidia.dali.tensors", _EXTRA, _PURPOSE)
-        self._tensor, self._tensors = tensors.TensorCPU, tensors.TensorListCPU
-        self._known: OrderedDict[tuple[int, int, int], Any] = OrderedDict()
-
-    def of(self, data: torch.Tensor, count: int) -> Any:  # noqa: ANN401 - DALI's list of tensors
-        """The memory in which a tensor lies, from where that begins, so many times. It does not keep the memory.
-
-        Args:
-            data: uint8, shape (bytes,).
-            count: Images.
-        """
-        size_bytes = data.untyped_storage().nbytes() - int(data.storage_offset())
-        key = data.data_ptr(), size_bytes, count
-        found = self._known.get(key)
-        if found is None:
-            memory = (ctypes.c_uint8 * size_bytes).from_address(data.data_ptr())
-            found = self._tensors([self._tensor(np.ctypeslib.as_array(memory))] * count, contiguous=False)
-            self._known[key] = found
-            if len(self._known) > _MOST_MEMORIES:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)
-        return found
-
-
-class _Pipeline:
-    """A pipeline of DALI's.
-
-    Args:
-        most: Images that a batch may have.
-        size: Height and width of results, in pixels.
-        device: Where they are made.
-        options: How; hw_decoder_load is settled.
-    """
-
-    def __init__(self, most: int, size: tuple[int, int], device: torch.device, options: DaliOptions) -> None:
-        self.most, self.size, self.device, self._options = most, size, device, options
-        dali = load("nvidia.dali", _EXTRA, _PURPOSE)
-        self._memories = _Memories()
-        self._pipeline = dali.Pipeline(
-            batch_size=most, num_threads=options.num_threads, device_id=device.index if device.type == "cuda" else None,
-            prefetch_queue_depth=options.in_flight,
-        )  # fmt: skip
-        with self._pipeline:
-            self._pipeline.set_outputs(self._graph())
-        self._begin_empty()
-
-    def fits(self, images: int, size: tuple[int, int], engine: float) -> bool:
-        """Whether a batch can be decoded by it.
-
-        Args:
-            images: Of the batch.
-            size: Height and width of results, in pixels.
-            engine: The part of images that the GPU's JPEG engine shall get.
-        """
-        return images <= self.most and size == self.size and engine == self._options.hw_decoder_load
-
-    def _graph(self) -> Any:  # noqa: ANN401 - DALI's
-        fn, types = load("nvidia.dali.fn", _EXTRA, _PURPOSE), load("nvidia.dali.types", _EXTRA, _PURPOSE)
-        data, table = (
-            fn.external_source(name=name, dtype=kind, ndim=1, batch=True, no_copy=True)
-            for name, kind in zip(_NAMES, (types.UINT8, types.INT32), strict=True)
-        )
-        files = fn.slice(data, start=table[FIRST : FIRST + 1], shape=table[SIZE : SIZE + 1], axes=[0])
-        place = fn.reinterpret(table[_PLACE:], dtype=types.FLOAT)
-        on_gpu = self.device.type == "cuda"
-        options = self._options
-        of_gpu = (
-            {"hw_decoder_load": options.hw_decoder_load, "jpeg_fancy_upsampling": options.fancy_upsampling} if on_gpu else {}
-        )
-        parts = fn.decoders.image_slice(
-            files, start=table[TOP : LEFT + 1], shape=table[HEIGHT : WIDTH + 1], axes=[0, 1],
-            device="mixed" if on_gpu else "cpu", output_type=types.RGB, adjust_orientation=False, **of_gpu,
-        )  # fmt: skip
-        return fn.resize(
-            parts, size=list(self.size), roi_start=place[:2], roi_end=place[2:], dtype=types.UINT8,
-            interp_type=types.INTERP_LINEAR, antialias=True,
-        )  # fmt: skip
-
-    def _begin_empty(self) -> None:
-        """Run tiny pictures through: DALI's first run is as many runs as it may work at, whatever was fed.
-
-        They are as many as a batch may have: nvImageCodec 0.9 (in DALI 2.4) settles by the first batch that it sees how many
-        images of every batch the GPU's JPEG engine gets, for good. After a batch of one it gets seven of 256.
-        """
-        stream = io.BytesIO()
-        Image.new("RGB", (16, 16)).save(stream, "JPEG")
-        file = torch.frombuffer(bytearray(stream.getvalue()), dtype=torch.uint8)
-        where, place = np.zeros((self.most, INDEX + 1), dtype=np.int64), np.zeros((self.most, 4), dtype=np.float32)
-        where[:, SIZE], where[:, [HEIGHT, WIDTH]], place[:, 2:] = len(file), 16, 16
-        table = _table_of(where, place)
-        for _ in range(self._options.in_flight):
-            self._feed(file, table)
-        self._pipeline.schedule_run()
-        for _ in range(self._options.in_flight):
-            self._pipeline.outputs()
-
-    def _feed(self, data: torch.Tensor, table: NDArray[np.int32]) -> None:
-        for name, values in zip(_NAMES, (self._memories.of(data, len(table)), table), strict=True):
-            self._pipeline.feed_input(name, values)
-
-    def begin(self, data: torch.Tensor, table: NDArray[np.int32]) -> None:
-        """Begin with a batch, of which DALI copies nothing: it has to stay until the results are there.
-
-        Args:
-            data: As Encoded's.
-            table: As _table_of() makes it.
-        """
-        self._feed(data, table)
-        self._pipeline.schedule_run()
-
-    def end(self) -> torch.Tensor:
-        """The oldest batch that was begun, in DALI's memory, of the current stream.
-
-        Raises:
-            RuntimeError: The pipeline has broken.
-        """
-        stream = torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
-        (found,) = self._pipeline.outputs(stream)
-        made: torch.Tensor = torch.utils.dlpack.from_dlpack(found.as_tensor())
-        return made
-
-    def drop(self) -> None:
-        """Wait for the oldest batch that was begun, whatever becomes of it: then its bytes are read no more."""
-        try:
-            self._pipeline.outputs()
-        except RuntimeError as error:
-            LOG.debug("nobody takes this batch: %s", _said(error))
 
 
 class Begun:
@@ -195,26 +37,14 @@ class Begun:
 
     def __init__(self, encoded: Encoded) -> None:
         self.encoded = encoded
-        self.pipeline: _Pipeline | None = None
+        self.pipeline: Pipeline | None = None
         """Which works at it; None where none does yet, or where all images were decoded before."""
         self.error: RuntimeError | None = None
         """What DALI raised instead of beginning with it."""
         where = encoded.where.numpy()
         chosen = where[:, SIZE] > 0
-        self.table = _table_of(where[chosen], encoded.place.numpy()[chosen])
+        self.table = table_of(where[chosen], encoded.place.numpy()[chosen])
         """Of the images that DALI decodes."""
-
-
-def _table_of(where: NDArray[np.int64], place: NDArray[np.float32]) -> NDArray[np.int32]:
-    """What DALI is told of images: Encoded's where and place beside each other, since each array takes time of this thread.
-
-    Args:
-        where: As Encoded's.
-        place: Likewise. Its bits are kept.
-    """
-    found = np.empty((len(where), _PLACE + place.shape[1]), dtype=np.int32)
-    found[:, :_PLACE], found[:, _PLACE:] = where, place.view(np.int32)
-    return found
 
 
 class DaliDecoder:
@@ -223,15 +53,16 @@ class DaliDecoder:
     Args:
         device: Where the results shall be: "cpu", or a GPU with its number.
         options: How.
+        engine: Which part of images the GPU's JPEG engine gets; None to find it for this decoder alone.
 
     Raises:
         UsageError: DALI is not installed.
     """
 
-    def __init__(self, device: torch.device, options: DaliOptions | None = None) -> None:
-        load("nvidia.dali", _EXTRA, _PURPOSE)
+    def __init__(self, device: torch.device, options: DaliOptions | None = None, engine: EngineLoad | None = None) -> None:
+        prove_installed()
         self.device, self.options = device, options or DaliOptions()
-        self._pipeline: _Pipeline | None = None
+        self._pipeline: Pipeline | None = None
         self._begun: deque[Begun] = deque()
         self._reading: deque[_Read] = deque()
         """Batches whose results are being copied out of DALI's memory, with that."""
@@ -239,8 +70,7 @@ class DaliDecoder:
         self.broken = 0
         """Pipelines that broke."""
         self._broken_in_row = 0
-        self.load = EngineLoad(self.options.hw_decoder_load)
-        """Which part of images the GPU's JPEG engine gets."""
+        self.engine = engine or engine_load(device, self.options)
 
     def __len__(self) -> int:
         """Batches that were begun and not taken."""
@@ -250,7 +80,11 @@ class DaliDecoder:
         """Begin to decode a batch, whose memory must not change until it was taken and is there; what take() knows it by."""
         begun = Begun(encoded)
         self._begun.append(begun)
-        self._work()
+        try:
+            self._work()
+        except BaseException:  # Ctrl-C, or a full device: nobody will take it
+            self._begun.remove(begun)
+            raise
         return begun
 
     def _work(self) -> None:
@@ -270,13 +104,21 @@ class DaliDecoder:
         except RuntimeError as error:  # of a batch before it, which breaks the pipeline; it is raised in its turn
             begun.error = error
 
-    def _fitting(self, begun: Begun) -> _Pipeline:
+    def _fitting(self, begun: Begun) -> Pipeline:
         most, size, before = len(begun.encoded.where), begun.encoded.size, self._pipeline
-        if before is not None and before.fits(most, size, self.load.part):
+        fits = before is not None and before.fits(most, size)
+        if before is not None and fits and before.engine == self.engine.part:
             return before
         most = most if before is None else max(most, before.most)
-        self._pipeline = _Pipeline(most, size, self.device, replace(self.options, hw_decoder_load=self.load.part))
-        return self._pipeline
+        try:
+            made = Pipeline(most, size, self.device, replace(self.options, hw_decoder_load=self.engine.part))
+        except (RuntimeError, MemoryError) as error:
+            if before is None or not fits:
+                raise
+            self.engine.refused(before.engine, said_of(error))  # it was a trial: what there is goes on
+            return before
+        self._pipeline = made
+        return made
 
     def take(self, wanted: Begun | None = None) -> torch.Tensor:
         """The oldest batch that was begun; uint8, shape (images, height, width, 3), on the device, of the current stream.
@@ -292,6 +134,7 @@ class DaliDecoder:
         self._bring_forward(wanted)
         self._work()
         begun, began = self._begun[0], time.perf_counter()
+        behind = len(self._begun) > 1  # else DALI may wait for what it is fed with, not the loop for DALI
         try:
             decoded = self._ended(begun)
             self._begun.popleft()
@@ -301,8 +144,7 @@ class DaliDecoder:
             self._begin_anew()
             raise
         self._broken_in_row = 0
-        if self.device.type == "cuda":
-            self.load.taken(time.perf_counter() - began)
+        self.engine.taken(time.perf_counter() - began if behind else 0.0, self)
         made = self._gathered(begun.encoded, decoded)
         self._release(begun, decoded)
         self._work()
@@ -312,10 +154,13 @@ class DaliDecoder:
         """Make it the oldest one, which it mostly is."""
         if wanted is None or wanted is next(iter(self._begun), None):
             return
+        others = []
         while wanted in self._begun and self._begun[0] is not wanted:
-            self._begun.popleft()
+            others.append(self._begun.popleft())
         if wanted not in self._begun:
             self._begun.appendleft(wanted)
+        for begun in others:  # the pipeline ends below, and reads their memory until then
+            begun.pipeline = None
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -326,7 +171,7 @@ class DaliDecoder:
 
     def forget(self) -> None:
         """Let go of batches that nobody will take."""
-        self.load.paused()
+        self.engine.paused()
         if any(begun.pipeline is not None for begun in self._begun):
             self._pipeline = None  # one of them may have broken it
         _let_go(self._begun, self._reading)
@@ -373,7 +218,7 @@ class DaliDecoder:
             raise error
         LOG.warning(
             "DALI's pipeline broke, and is made anew; this batch is decoded on the CPU (samples %s): %s",
-            indices_text(begun.encoded.where[:, INDEX].tolist()), _said(error),
+            indices_text(begun.encoded.where[:, INDEX].tolist()), said_of(error),
         )  # fmt: skip
         self._work()
         in_row, self._broken_in_row = self._broken_in_row, 0  # where Pillow refuses it as well, it is the file's fault
@@ -395,12 +240,6 @@ def _let_go(begun: deque[Begun], reading: deque[_Read]) -> None:
     while reading:
         reading[0][0].synchronize()
         reading.popleft()
-
-
-def _said(error: RuntimeError) -> str:
-    """What DALI says is wrong, without where in which code."""
-    lines = str(error).rpartition("encountered:")[2].split("\n")
-    return next((line.strip() for line in lines if line.strip()), "")
 
 
 def _runs(ready: list[bool]) -> Iterator[tuple[bool, slice, slice]]:

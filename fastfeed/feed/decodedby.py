@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from torch.utils.data import default_collate
 
 from fastfeed.errors import UsageError
-from fastfeed.feed.dali import is_installed
 from fastfeed.feed.dalioptions import DaliOptions
+from fastfeed.feed.dalipipeline import is_installed
 from fastfeed.feed.decodinglane import Decoders
 from fastfeed.feed.imagefield import ImageField
 from fastfeed.feed.splitting import behind_views

@@ -14,6 +14,7 @@ from fastfeed.feed.dali import Begun, DaliDecoder
 from fastfeed.feed.dalioptions import DaliOptions
 from fastfeed.feed.decode.encoded import Encoded
 from fastfeed.feed.decode.whole import Unfinished
+from fastfeed.feed.engineload import EngineLoad, engine_load
 from fastfeed.feed.lane import Lane, Moved
 
 _CHANNELS = 3
@@ -47,6 +48,8 @@ class DecodingLane:
 
     def __init__(self, lane: Lane, decoder: DaliDecoder, *, last: bool) -> None:
         self._lane, self.decoder, self._last = lane, decoder, last
+        self.over = False
+        """Whether all batches of the pass were handed out: somebody may hold it still, such as a traceback."""
 
     @property
     def ahead_bytes(self) -> int:
@@ -56,6 +59,10 @@ class DecodingLane:
     def release(self) -> None:
         """As Lane's."""
         self._lane.release()
+
+    def ended(self) -> None:
+        """As Lane's: the decoder is free for the next pass."""
+        self.over = True
 
     def move(self, data: Any, unfinished: Unfinished | None = None) -> "Moved | Decoding":  # noqa: ANN401 - any batch
         """Begin to move a batch, and to decode its images; otherwise as Lane's."""
@@ -112,9 +119,11 @@ class Decoders:
         self.options, self._last = options, last
         self._decoder: DaliDecoder | None = None
         self._user: weakref.ref[DecodingLane] | None = None
+        self._engine: EngineLoad | None = None
+        """What was found about the GPU's JPEG engine, by all passes."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_decoder": None, "_user": None}
+        return {**self.__dict__, "_decoder": None, "_user": None, "_engine": None}
 
     def told(self, device: torch.device | None) -> tuple[str, ...]:
         """How they are decoded; sentences for the plan.
@@ -124,7 +133,7 @@ class Decoders:
         """
         if device is None:
             return (_REST,)
-        engine = (self._decoder.load.told,) if device.type == "cuda" and self._decoder is not None else ()
+        engine = () if device.type == "cpu" or self._engine is None else (self._engine.told,)
         return (*self.options.told(device), *engine, _REST)
 
     def counted(self) -> dict[str, int]:
@@ -141,9 +150,12 @@ class Decoders:
         Args:
             lane: The way onto the device.
         """
-        decoder = self._decoder
-        if decoder is None or decoder.device != lane.card.device or (self._user is not None and self._user() is not None):
-            decoder = DaliDecoder(lane.card.device, self.options)  # two passes at once need one each
+        decoder, device = self._decoder, lane.card.device
+        user = None if self._user is None else self._user()
+        if decoder is None or decoder.device != device:
+            self._engine = engine_load(device, self.options)
+        if decoder is None or decoder.device != device or (user is not None and not user.over):
+            decoder = DaliDecoder(device, self.options, self._engine)  # two passes at once need one each
         decoder.forget()
         self._decoder, found = decoder, DecodingLane(lane, decoder, last=self._last)
         self._user = weakref.ref(found)

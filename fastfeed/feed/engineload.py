@@ -11,6 +11,10 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+import torch
+
+from fastfeed.feed.dalioptions import DaliOptions
+
 LOG = logging.getLogger("fastfeed.loader")
 WITHOUT, WITH = 0.0, 0.9
 """Parts: none; and the one that loads fastest."""
@@ -41,6 +45,8 @@ class EngineLoad:
         self.part = WITHOUT if given is None else given
         self._settled, self._clock = given is not None, clock
         self._last: float | None = None
+        self._taker: int | None = None
+        """Who took the last batch. Where two passes take turns, neither's times say anything."""
         self._skipped = 0
         self._taken: list[tuple[float, float]] = []
         """Of each batch the seconds since the one before, and those of them that the loop waited for DALI."""
@@ -59,17 +65,19 @@ class EngineLoad:
         """What comes now is no batch of the same pass: the time until then counts for nothing."""
         self._last = None
 
-    def taken(self, waited_seconds: float) -> None:
+    def taken(self, waited_seconds: float, taker: object = None) -> None:
         """A batch was taken.
 
         Args:
             waited_seconds: That the loop waited for DALI, in this.
+            taker: By whom.
         """
         if self._settled:
             return
         now = self._clock()
         last, self._last = self._last, now
-        if last is None:
+        before, self._taker = self._taker, id(taker)
+        if last is None or before != self._taker:
             return
         if self._skipped < _SKIPPED:
             self._skipped += 1
@@ -98,5 +106,27 @@ class EngineLoad:
             self._settled = True
             times = before / batch_seconds if batch_seconds else 1.0
             self.part = WITH if times >= _BETTER else WITHOUT
-            self._tell(f"since with it batches came {times:.2f} x as fast as without")
+            only = "" if self.part else "only "
+            self._tell(f"since with it batches came {only}{times:.2f} x as fast as without")
         LOG.info("%s", self.told)
+
+    def refused(self, part: float, why: str) -> None:
+        """No pipeline could be made for the part that was to be tried.
+
+        Args:
+            part: That the pipeline has which goes on.
+            why: In the words of the error.
+        """
+        self.part, self._settled = part, True
+        self._tell(f"since no pipeline could be made with another part: {why}")
+        LOG.warning("%s", self.told)
+
+
+def engine_load(device: torch.device, options: DaliOptions) -> EngineLoad:
+    """As options say, on a GPU; a CPU has no engine.
+
+    Args:
+        device: On which DALI decodes.
+        options: How.
+    """
+    return EngineLoad(options.hw_decoder_load if device.type == "cuda" else WITHOUT)

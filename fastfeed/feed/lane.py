@@ -113,6 +113,9 @@ class Lane:
             while self._read and self.card.done(self._read[0][0]):
                 self._released(self._read.popleft()[1])
 
+    def ended(self) -> None:
+        """All batches of a pass were handed out."""
+
     def _released(self, sources: list[torch.Tensor]) -> None:
         """Who wrote it may write again."""
         sources.clear()

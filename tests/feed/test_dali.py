@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from loading import seed_all
 
 from fastfeed.errors import DecodeError, UsageError
 from fastfeed.feed import dali as module
-from fastfeed.feed.dali import DaliDecoder, is_installed
+from fastfeed.feed.dali import DaliDecoder
 from fastfeed.feed.dalioptions import DaliOptions
+from fastfeed.feed.dalipipeline import Pipeline
 from fastfeed.feed.decode.encoded import HEIGHT, SIZE, Encoded, Encoder
 from fastfeed.feed.decode.images import Images
 from fastfeed.feed.decode.placed import decoded_by_pillow
+from fastfeed.feed.engineload import WITH, WITHOUT, EngineLoad
 from fastfeed.jpegrows import scan_rows
 
 CPU = torch.device("cpu")
@@ -31,9 +34,17 @@ EVALUATE = v1.Compose([v1.Resize(40), v1.CenterCrop(EDGE), v1.PILToTensor()])
 
 
 @pytest.fixture
-def decoder():
+def breaking():
+    """One whose pipelines the test breaks."""
     pytest.importorskip("nvidia.dali", reason="NVIDIA DALI is not installed (pip install 'fastfeed[dali]')")
     return DaliDecoder(CPU, DaliOptions(threads=1))
+
+
+@pytest.fixture
+def decoder(breaking):
+    """One of which no pipeline may break: Pillow would decode the batch then, and its pixels would be as expected."""
+    yield breaking
+    assert breaking.broken == 0
 
 
 def batch_of(files: list[bytes], transform: v1.Compose = TRAIN, seed: int = 0, *, rowed: bool = False) -> Encoded:
@@ -107,14 +118,105 @@ def test_batches_of_any_size_come_in_order(decoder):
 def test_another_part_for_the_jpeg_engine_is_another_pipeline(decoder):
     batches = [batch_of(files_of(count, count), seed=count) for count in (4, 3, 4, 2)]
     first, second = decoder.begin(batches[0]), decoder.begin(batches[1])
-    decoder.load.part = 0.9
+    decoder.engine.part = WITH
     found = [decoder.take(first)]
     third = decoder.begin(batches[2])
     found += [decoder.take(second), decoder.take(third), by_dali(decoder, batches[3])]
     for batch, one in zip(batches, found, strict=True):
         assert levels(inside(one), inside(decoded_by_pillow(batch)))[0] <= 2
     assert first.pipeline is second.pipeline is not third.pipeline
-    assert not first.pipeline.fits(1, (EDGE, EDGE), 0.9) and third.pipeline.fits(4, (EDGE, EDGE), 0.9)
+    assert (first.pipeline.engine, third.pipeline.engine) == (WITHOUT, WITH) and third.pipeline.most == 4
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
+def test_where_the_jpeg_engine_cannot_be_tried_what_there_is_goes_on(decoder, monkeypatch, error):
+    batch = batch_of(files_of(3))
+    expected = by_dali(decoder, batch)
+
+    def full(*given):
+        raise error("out of memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "Pipeline", full)
+        decoder.engine.part = WITH
+        for _ in range(3):
+            assert torch.equal(by_dali(decoder, batch), expected)
+        assert decoder.engine.part == WITHOUT
+        assert "gets no images, since no pipeline could be made with another part: out of memory" in decoder.engine.told
+        with pytest.raises(error, match="out of memory"):  # a batch for which there is none
+            decoder.begin(batch_of(files_of(4)))
+    assert len(decoder) == 0 and torch.equal(by_dali(decoder, batch), expected)
+
+
+class Noted(EngineLoad):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[Any] = []
+
+    def taken(self, waited_seconds: float, taker: object = None) -> None:
+        self.noted.append((waited_seconds, taker))
+
+    def paused(self) -> None:
+        self.noted.append("paused")
+
+
+def test_waits_count_where_dali_is_behind(decoder):
+    noted, batch = Noted(), batch_of(files_of(8) * 8)
+    decoder.engine = noted
+    for _ in range(2):
+        decoder.begin(batch)
+    for _ in range(3):
+        decoder.take()
+        decoder.begin(batch)
+    while len(decoder):
+        decoder.take()
+    by_dali(decoder, batch)  # nothing was there before it: DALI waited, not the loop
+    decoder.forget()
+    waited = [one[0] for one in noted.noted[:-1]]
+    assert all(one > 0 for one in waited[:4]) and waited[4:] == [0, 0]
+    assert noted.noted[-1] == "paused" and all(one[1] is decoder for one in noted.noted[:-1])
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_ctrl_c_while_old_batches_are_let_go_of_ends_nothing_else(decoder, monkeypatch, at):
+    """DALI's results are given away, and then Ctrl-C comes: it has none for that batch any more."""
+    batches = [batch_of(files_of(3, 10 * number), seed=number) for number in range(3)]
+    for batch in batches:
+        decoder.begin(batch)
+    calls, usual = list[int](), Pipeline.drop
+
+    def interrupted(pipeline):
+        usual(pipeline)
+        calls.append(1)
+        if len(calls) == at + 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Pipeline, "drop", interrupted)
+    if at < decoder.options.in_flight:
+        with pytest.raises(KeyboardInterrupt):
+            decoder.forget()
+    decoder.forget()
+    assert len(decoder) == 0
+    for batch in batches:
+        assert levels(inside(by_dali(decoder, batch)), inside(decoded_by_pillow(batch)))[0] <= 2
+
+
+def test_batches_that_nobody_takes_any_more_stay_until_dali_is_done_with_them(decoder):
+    """As behind Ctrl-C: their memory must not go while the pipeline reads it. It would end the process."""
+    memory = torch.zeros(40 << 20, dtype=torch.uint8)
+    lost = [batch_of(files_of(4), seed=number) for number in range(2)]
+    gone = [weakref.ref(decoder.begin(one)) for one in lost]
+    wanted = batch_of(files_of(4, 20), seed=9)
+    begun = decoder.begin(wanted)
+    ended = list[bool]()
+    pipeline = weakref.ref(decoder._pipeline, lambda _: ended.append(all(one() is not None for one in gone)))
+    del lost, memory
+    found = decoder.take(begun)
+    assert pipeline() is None and ended == [True]
+    assert all(one() is None for one in gone)
+    assert levels(inside(found), inside(decoded_by_pillow(wanted)))[0] <= 2
 
 
 def test_what_is_taken_is_nobody_elses(decoder):
@@ -128,13 +230,13 @@ def test_what_is_taken_is_nobody_elses(decoder):
 
 def test_the_first_batch_that_a_pipeline_sees_is_as_large_as_any(decoder, monkeypatch):
     """By it nvImageCodec settles how many images of a batch the GPU's JPEG engine gets."""
-    fed, usual = list[int](), module._Pipeline._feed
+    fed, usual = list[int](), Pipeline._feed
 
     def seen(pipeline, data, table):
         fed.append(len(table))
         usual(pipeline, data, table)
 
-    monkeypatch.setattr(module._Pipeline, "_feed", seen)
+    monkeypatch.setattr(Pipeline, "_feed", seen)
     by_dali(decoder, batch_of(files_of(7)))
     assert fed == [7] * (decoder.options.in_flight + 1)
     by_dali(decoder, batch_of(files_of(3)))
@@ -164,7 +266,7 @@ def test_ctrl_c_does_not_give_one_batchs_images_for_anothers(decoder, monkeypatc
     """Results that DALI has given away already, and files that it was fed without a run, must not shift all that follows."""
     batches = [batch_of(files_of(3, 10 * number), seed=number) for number in range(6)]
     by_dali(decoder, batches[0])
-    calls, usual = list[int](), getattr(module._Pipeline, where)
+    calls, usual = list[int](), getattr(Pipeline, where)
 
     def interrupted(*given):
         done = usual(*given)
@@ -173,7 +275,7 @@ def test_ctrl_c_does_not_give_one_batchs_images_for_anothers(decoder, monkeypatc
             raise KeyboardInterrupt
         return done
 
-    monkeypatch.setattr(module._Pipeline, where, interrupted)
+    monkeypatch.setattr(Pipeline, where, interrupted)
     begun, found, interrupts = list[Any](), list[Any](), 0
     while len(found) < len(batches):
         try:
@@ -198,36 +300,36 @@ def damaged(batch: Encoded, kind: str) -> Encoded:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_damaged_file_costs_a_pipeline_and_is_named(decoder, caplog):
+def test_a_damaged_file_costs_a_pipeline_and_is_named(breaking, caplog):
     sound = batch_of(files_of(5))
-    expected = by_dali(decoder, sound)
+    expected = by_dali(breaking, sound)
     for one in (damaged(batch_of(files_of(5)), "cut off"), sound):
-        decoder.begin(one)
+        breaking.begin(one)
     with pytest.raises(DecodeError, match="truncated") as failure:
-        decoder.take()
+        breaking.take()
     assert failure.value.sample == 2
-    assert torch.equal(decoder.take(), expected)
-    assert torch.equal(by_dali(decoder, sound), expected)
-    assert decoder.broken == 1
+    assert torch.equal(breaking.take(), expected)
+    assert torch.equal(by_dali(breaking, sound), expected)
+    assert breaking.broken == 1
     assert "samples [0, 1, 2, 3, 4]" in caplog.text
 
 
-def test_where_pillow_takes_it_the_batch_is_whole(decoder, caplog):
+def test_where_pillow_takes_it_the_batch_is_whole(breaking, caplog):
     sound = batch_of(files_of(5))
-    expected = by_dali(decoder, sound)
+    expected = by_dali(breaking, sound)
     with caplog.at_level(logging.WARNING):
-        found = by_dali(decoder, damaged(batch_of(files_of(5)), "part outside"))
+        found = by_dali(breaking, damaged(batch_of(files_of(5)), "part outside"))
     assert "The cropping window" in caplog.text
     others = [0, 1, 3, 4]
     assert levels(inside(found[others]), inside(expected[others]))[0] <= 2
 
 
-def test_pipelines_that_always_break_are_an_error(decoder):
+def test_pipelines_that_always_break_are_an_error(breaking):
     bad = damaged(batch_of(files_of(5)), "part outside")
     for _ in range(3):
-        by_dali(decoder, bad)
+        by_dali(breaking, bad)
     with pytest.raises(RuntimeError, match="no longer valid"):
-        by_dali(decoder, bad)
+        by_dali(breaking, bad)
 
 
 _HOSTILE = """
@@ -269,8 +371,3 @@ def test_without_dali_it_is_said_what_to_install(monkeypatch):
     with pytest.raises(UsageError) as failure:
         DaliDecoder(CPU)
     assert "fastfeed[dali]" in str(failure.value) and 'device_decode="dali"' in str(failure.value)
-
-
-def test_it_is_known_whether_it_is_installed():
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", "import nvidia.dali"], capture_output=True, check=False)
-    assert is_installed() == (done.returncode == 0)

@@ -17,6 +17,8 @@ from torch.utils.data import Subset
 
 import fastfeed
 from fastfeed.errors import DecodeError
+from fastfeed.feed import decodinglane as lanes
+from fastfeed.feed.dali import DaliDecoder
 from fastfeed.feed.dalioptions import DaliOptions
 from fastfeed.feed.decode import encoded as encoding
 from fastfeed.feed.decode.encoded import Encoded
@@ -123,6 +125,28 @@ def test_two_passes_at_once_have_a_decoder_each(folder):
     assert all(torch.equal(mine[0], wanted[0]) for mine, wanted in zip(first, alone, strict=True))
 
 
+def test_a_loop_without_end_has_one_decoder(folder, monkeypatch):
+    """In its handler the exception's traceback holds the pass that is over."""
+    made, usual, other = list[DaliDecoder](), DaliDecoder, loader_of(folder)
+    expected = [batch[0] for _ in range(3) for batch in other]
+
+    def counting(*given):
+        made.append(usual(*given))
+        return made[-1]
+
+    monkeypatch.setattr(lanes, "DaliDecoder", counting)
+    loader = loader_of(folder)
+    found, batches = list[torch.Tensor](), iter(loader)
+    while len(found) < len(expected):
+        try:
+            images, _ = next(batches)
+        except StopIteration:
+            batches = iter(loader)
+            images, _ = next(batches)
+        found.append(images)
+    assert len(made) == 1 and all(map(torch.equal, found, expected))
+
+
 class LateDecoder:
     """In DALI's place, on a card that does everything as late as it may."""
 
@@ -169,6 +193,18 @@ def test_what_is_decoded_already_is_moved_as_usual():
     found = lane.hand(lane.move(batch))
     lane.release()
     assert all(map(torch.equal, found, batch)) and lane.ahead_bytes > 0
+
+
+def test_what_was_found_about_the_jpeg_engine_is_known_to_all_passes_and_told():
+    pytest.importorskip("nvidia.dali", reason="NVIDIA DALI is not installed (pip install 'fastfeed[dali]')")
+    decoders, gpu, lane = Decoders(DALI, last=False), torch.device("cuda", 0), lane_onto(CPU)
+    assert not any("JPEG engine" in line for line in (*decoders.told(None), *decoders.told(CPU), *decoders.told(gpu)))
+    one, other = decoders.lane(lane), decoders.lane(lane)
+    assert one.decoder is not other.decoder and one.decoder.engine is other.decoder.engine
+    one.decoder.engine.refused(0.9, "no room")
+    why = "since no pipeline could be made with another part: no room"
+    told = f"DALI: 90% of images go to the GPU's JPEG engine, {why} (hw_decoder_load)"
+    assert told in decoders.told(gpu) and told not in decoders.told(CPU)
 
 
 def test_a_decoder_is_kept_for_the_next_pass():

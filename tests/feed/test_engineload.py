@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 
 import pytest
+import torch
 
-from fastfeed.feed.engineload import WITH, WITHOUT, EngineLoad
+from fastfeed.feed.dalioptions import DaliOptions
+from fastfeed.feed.engineload import WITH, WITHOUT, EngineLoad, engine_load
 
 MANY = 1000
 
@@ -61,6 +63,19 @@ def test_what_is_on_trial_says_so():
     assert "on trial: the loop waited 50% of its time for DALI without it" in loop.load.told
 
 
+@pytest.mark.parametrize(("without", "tried"), [(0.0217, False), (0.0227, True)], ids=["8 %", "12 %"])
+def test_it_is_tried_where_a_tenth_of_the_time_is_waited(without, tried):
+    loop = Loop(step=0.02, without=without, engine=0.01)
+    assert (WITH in loop.run(MANY)) == tried
+
+
+@pytest.mark.parametrize(("times", "stays"), [(1.01, False), (1.03, True)])
+def test_it_stays_where_batches_come_two_hundredths_faster(times, stays):
+    loop = Loop(step=0.02, without=0.034, engine=0.034 / times)
+    assert loop.run(MANY)[-1] == (WITH if stays else WITHOUT)
+    assert f"came {'' if stays else 'only '}{times:.2f} x as fast" in loop.load.told
+
+
 @pytest.mark.parametrize("engine", [0.034, 0.05], ids=["no engine", "a slow one"])
 def test_it_is_tried_once_where_it_is_no_faster(engine):
     loop = Loop(step=0.02, without=0.034, engine=engine)
@@ -68,20 +83,71 @@ def test_it_is_tried_once_where_it_is_no_faster(engine):
     first = parts.index(WITH)
     last = MANY - 1 - parts[::-1].index(WITH)
     assert last - first < 150 and set(parts[first : last + 1]) == {WITH} and set(parts[last + 1 :]) == {WITHOUT}
-    assert f"came {0.034 / engine:.2f} x as fast" in loop.load.told
+    assert f"came only {0.034 / engine:.2f} x as fast" in loop.load.told
 
 
-def test_what_comes_between_batches_counts_for_nothing():
-    """Validation, a checkpoint, or another pass: what a step takes beside them decides."""
+def test_the_first_batches_do_not_count_nor_those_behind_a_change():
+    """A new pipeline's hitches: not long enough to be left out for that."""
+    loop = Loop(step=0.02, without=0.034, engine=0.033)
+    before = loop.load.part
+    for number in range(20):
+        loop.run(1)
+        loop.now += 0.1 if number else 0.0
+    for _ in range(MANY):
+        loop.run(1)
+        if loop.load.part != before:
+            before = loop.load.part
+            for _ in range(20):
+                loop.now += 0.1
+                loop.run(1)
+    assert "came 1.03 x as fast" in loop.load.told and loop.load.part == WITH
+
+
+def test_hitches_count_for_nothing():
+    """Validation, or a checkpoint: what a step takes beside them decides."""
     loop = Loop(step=0.02, without=0.034, engine=0.033)
     for number in range(MANY):
         loop.run(1)
         if number % 50 == 10:
             loop.now += 60.0
-        if number % 70 == 69:
-            loop.load.paused()
-            loop.now += 0.1
     assert "came 1.03 x as fast" in loop.load.told and loop.load.part == WITH
+
+
+def test_the_time_between_two_passes_counts_for_nothing():
+    """Short enough to be a batch's: it would make the engine look slower than it is."""
+    loop = Loop(step=0.02, without=0.034, engine=0.033)
+    for number in range(MANY):
+        if number % 20 == 19:
+            loop.load.paused()
+            loop.now += 0.2 if loop.load.part else 0.0
+        loop.run(1)
+    assert "came 1.03 x as fast" in loop.load.told and loop.load.part == WITH
+
+
+def test_passes_that_take_turns_find_nothing():
+    loop, others = Loop(step=0.02, without=0.034, engine=0.013), (object(), object())
+    for number in range(MANY):
+        loop.now += 0.02
+        loop.load.taken(0.02, others[number % 2])
+    assert loop.load.part == WITHOUT and "as long as the loop does not wait" in loop.load.told
+    loop.run(MANY)
+    assert loop.load.part == WITH
+
+
+def test_where_no_pipeline_can_be_made_it_is_settled():
+    loop = Loop(step=0.02, without=0.034, engine=0.013)
+    while loop.load.part == WITHOUT:
+        loop.run(1)
+    loop.load.refused(WITHOUT, "out of memory")
+    assert set(loop.run(MANY)) == {WITHOUT}
+    why = "since no pipeline could be made with another part: out of memory"
+    assert loop.load.told == f"DALI: the GPU's JPEG engine gets no images, {why} (hw_decoder_load)"
+
+
+@pytest.mark.parametrize(("given", "device", "part"), [(None, "cuda", WITHOUT), (0.5, "cuda", 0.5), (0.5, "cpu", WITHOUT)])
+def test_a_cpu_has_none(given, device, part):
+    load = engine_load(torch.device(device), DaliOptions(hw_decoder_load=given))
+    assert load.part == part
 
 
 def test_what_was_given_stays():

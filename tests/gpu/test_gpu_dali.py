@@ -175,14 +175,15 @@ def test_results_stay_as_they_are_behind_a_slow_stream(device):
 
 def test_a_loop_that_waits_for_dali_has_the_jpeg_engine_tried(device):
     decoder, batch = DaliDecoder(device), batch_of(sound(8) * 8)
-    assert "gets no images" in decoder.load.told
-    decoder.begin(batch)
+    assert "gets no images" in decoder.engine.told
+    for _ in range(2):
+        decoder.begin(batch)
     first = found = decoder.take()
     for _ in range(250):
         decoder.begin(batch)
         found = decoder.take()
-    print(f"\n{decoder.load.told}")
-    assert "x as fast as without" in decoder.load.told and near(found, first)
+    print(f"\n{decoder.engine.told}")
+    assert "x as fast as without" in decoder.engine.told and near(found, first)
 
 
 def test_memory_stays_bounded(device, photos):
