@@ -115,7 +115,7 @@ class DaliDecoder:
         except (RuntimeError, MemoryError) as error:
             if before is None or not fits:
                 raise
-            self.engine.refused(before.engine, said_of(error))  # it was a trial: what there is goes on
+            self.engine.refused(before.engine, said_of(error) or type(error).__name__)  # it was a trial: what there is goes on
             return before
         self._pipeline = made
         return made
