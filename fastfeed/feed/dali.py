@@ -105,7 +105,7 @@ class DaliDecoder:
             begun.error = error
 
     def _fitting(self, begun: Begun) -> Pipeline:
-        most, size, before = len(begun.encoded.where), begun.encoded.size, self._pipeline
+        most, size, before = begun.encoded.images, begun.encoded.size, self._pipeline
         fits = before is not None and before.fits(most, size)
         if before is not None and fits and before.engine == self.engine.part:
             return before
@@ -185,7 +185,7 @@ class DaliDecoder:
     def _gathered(self, encoded: Encoded, decoded: torch.Tensor | None) -> torch.Tensor:
         """All images of a batch in memory of torch's: DALI does not know which streams use what it has given away."""
         shape = (*encoded.size, 3)
-        made = torch.empty((len(encoded.where), *shape), dtype=torch.uint8, device=self.device)
+        made = torch.empty((encoded.images, *shape), dtype=torch.uint8, device=self.device)
         if decoded is not None and len(decoded) == len(made):
             return made.copy_(decoded, non_blocking=True)
         pixels = encoded.pixels

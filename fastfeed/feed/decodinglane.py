@@ -75,7 +75,7 @@ class DecodingLane:
         moved = self._lane.move(rest)
         begun = self.decoder.begin(encoded)
         height, width = encoded.size
-        return Decoding(moved, image, begun, unfinished, moved.size_bytes + len(encoded.where) * height * width * _CHANNELS)
+        return Decoding(moved, image, begun, unfinished, moved.size_bytes + encoded.images * height * width * _CHANNELS)
 
     def hand(self, moved: "Moved | Decoding") -> Any:  # noqa: ANN401 - the batch
         """A batch for the user's current stream, which waits until it is there.

@@ -31,7 +31,7 @@ _HITCH = 8
 
 
 class EngineLoad:
-    """For one decoder.
+    """For the decoders of one loader, which mostly has one.
 
     Args:
         given: The part that the user chose; None to find one.

@@ -50,6 +50,11 @@ class Encoded(NamedTuple):
     """Height and width that each becomes, in pixels."""
 
     @property
+    def images(self) -> int:
+        """How many."""
+        return self.counts[1]
+
+    @property
     def data(self) -> torch.Tensor:
         """The JPEGs; uint8, shape (bytes,)."""
         return self._part(0)
